@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -246,6 +247,43 @@ async def test_outside_of_requests_only_the_one_client_whose_roots_changed_is_as
             await callers.answer(LIST_ROOTS, {})
     with pytest.raises(MCPError, match="no request is under way"):
         await callers.answer(ELICIT, FORM)
+
+
+async def test_a_request_cancelled_while_it_waits_for_roots_leaves_no_trace() -> None:
+    """Else every later question would be refused, as one of two clients."""
+    ann, bob = Waiting("ann"), Answering({ELICIT: ANN}, key="bob")
+    ann.answers = {LIST_ROOTS: ROOTS}
+    callers = under_way()
+
+    async def call() -> None:
+        async with request(callers, ann):
+            pytest.fail("the call must wait for the answer")
+
+    async with asking(callers) as ask, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(callers.answer, LIST_ROOTS, {}, waits=True))
+        await anyio.wait_all_tasks_blocked()
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call)
+            await ann.is_asked.wait()
+            calls.cancel_scope.cancel()
+        ann.may_answer.set()
+        async with request(callers, bob):
+            assert await ask(ELICIT, FORM) == ANN
+
+
+async def test_a_client_that_has_gone_is_asked_and_told_nothing() -> None:
+    asked = {LIST_ROOTS: ROOTS, ELICIT: {"action": "accept"}}
+    ann = Answering(asked, key="ann", log_level="info")
+    callers = under_way()
+    async with asking(callers) as ask, request(callers, ann):
+        await ask(LIST_ROOTS, {})
+        await ask(ELICIT, {"mode": "url", "url": "https://example.org", "elicitationId": "e-1"})
+    assert callers.concerned() == ([ann], True)
+    callers.forget("ann")
+    await callers.done_at_url("e-1")
+    assert not callers.announce_roots("ann")
+    assert callers.concerned() == ([], True)
+    assert [method for method, _ in ann.asked] == [LIST_ROOTS, ELICIT]
 
 
 @pytest.mark.parametrize("method", ["tools/call", "nonsense"])

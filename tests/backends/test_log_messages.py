@@ -75,6 +75,24 @@ async def test_a_message_outside_of_calls_goes_to_the_clients_that_have_used_the
     assert [len(caller.logs) for caller in (one, other, stranger, stateless)] == [1, 0, 0, 0]
 
 
+async def test_a_message_outside_of_calls_goes_to_no_client_if_several_principals_have_used_the_server() -> (
+    None
+):
+    """It may hold what one principal sent."""
+    house = House()
+    ann = Answering(key="1", principal="ann", log_level="debug")
+    bob = Answering(key="2", principal="bob", log_level="debug")
+    for caller in (ann, bob):
+        async with house.under_way(caller):
+            pass
+    await house.says("info")
+    assert not ann.logs
+    assert not bob.logs
+    house.callers.forget("2")
+    await house.says("info")
+    assert [len(ann.logs), len(bob.logs)] == [1, 0]
+
+
 async def test_known_secrets_are_masked_and_a_message_without_a_logger_has_the_server_as_logger() -> None:
     SECRETS.learn_launch([], {"API_TOKEN": "hunter2-hunter2"})
     house, caller = House(), Answering(log_level="debug")

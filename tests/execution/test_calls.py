@@ -109,14 +109,18 @@ async def test_a_call_reaches_the_server_by_its_raw_name_and_the_answer_comes_ba
     server = Server(RESULT)
     call = call_of(tool, path="/x")
 
-    async def progress(*_: object) -> None: ...
+    reported: list[object] = []
+
+    async def progress(*steps: object) -> None:
+        reported.extend(steps)
 
     caller = Reporting(progress)
     assert await made(server, snapshot, tool, call, caller=caller) is RESULT
     assert server.lent == ["s"]
     [(name, sent, limit_s, asked)] = server.sent
     assert (name, sent, limit_s) == ("read file", call, 7.0)
-    assert (asked.key, asked.progress) == (caller.key, caller.progress)
+    await asked.progress(1, 2, "half")
+    assert (asked.key, reported) == (caller.key, [1, 2, "half"])
 
 
 @pytest.mark.parametrize(

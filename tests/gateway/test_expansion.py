@@ -245,7 +245,7 @@ async def test_a_connection_that_has_ended_leaves_nothing_open(tmp_path: Path) -
     """Another one may get its number. Source: maitred."""
     async with opened(tmp_path, team({"admin": ["create_user", "delete_user"]})) as gateway:
         await call(gateway, "page__admin_tools", OLD)
-        gateway.forget(OLD)
+        gateway.forget(OLD, "ann")
         assert await names(gateway, OLD) == ["page__admin_tools"]
 
 

@@ -24,11 +24,13 @@ class Answering:
         answers: Mapping[str, Mapping[str, Any] | CallerRefusedError] | None = None,
         *,
         key: str = "answering",
+        principal: str = "ann",
         capabilities: Mapping[str, Any] = ALL,
         log_level: str = "",
     ) -> None:
         self.answers = dict(answers or {})
         self.key = key
+        self.principal = principal
         self.capabilities = capabilities
         self.log_level = log_level
         self.wants_progress = True

@@ -41,6 +41,10 @@ TTL_MS = 600_000
 ENDED = {"completed", "failed", "cancelled"}
 
 
+class NoTaskError(Exception):
+    """A tool asks, but the call of it is no task, so nobody looks for the question."""
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
@@ -71,6 +75,8 @@ class Job:
 
     async def ask(self, **questions: Json) -> Json:
         """Ask the client, and wait until all questions have an answer."""
+        if not self.id:
+            raise NoTaskError
         self.questions = dict(questions)
         await self.says("Waiting for input", "input_required")
         while not questions.keys() <= self.answers.keys():
@@ -220,7 +226,10 @@ class Tasks:
 
     async def _run_now(self, tool: TaskTool, arguments: Json) -> Json:
         job = Job(id="", ttl_ms=0, announce=_silently)
-        return await tool.work(job, arguments)
+        try:
+            return await tool.work(job, arguments)
+        except NoTaskError:
+            return text("This tool asks, which it can do as a task only.", error=True)
 
     def _start(
         self, tool: TaskTool, arguments: Json, ttl_ms: int, announce: Callable[[Job], Awaitable[None]]

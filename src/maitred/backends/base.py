@@ -32,6 +32,11 @@ class Caller(Protocol):
         ...
 
     @property
+    def principal(self) -> str:
+        """Whose client it is."""
+        ...
+
+    @property
     def capabilities(self) -> Mapping[str, Any]:
         """What the client declared, as on the wire (`elicitation`, `sampling`, `roots`)."""
         ...
@@ -81,6 +86,7 @@ class _Unasked:
     """See `NOT_ASKED`."""
 
     key = ""
+    principal = ""
     capabilities: Mapping[str, Any] = {}
     log_level = ""
     takes_rounds = False
@@ -305,6 +311,10 @@ class Connection(Protocol):
         """
         ...
 
+    def forget(self, key: str) -> None:
+        """Forget the client with this key, which has gone."""
+        ...
+
     async def roots_changed(self, key: str) -> None:
         """Announce that the roots of the client with this key changed, if the server has asked for them."""
         ...
@@ -511,6 +521,10 @@ class ServerPool(Connections, Protocol):
 
     def is_open(self, server: str) -> bool:
         """Whether a connection to the default instance of a server is open now."""
+        ...
+
+    def forget(self, key: str) -> None:
+        """Have each open server forget a client that has gone."""
         ...
 
     async def roots_changed(self, key: str) -> None:

@@ -19,6 +19,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 
 from maitred.backends.base import Caller
 from maitred.backends.call_clock import CallClock
+from maitred.backends.forwarding_caller import client_of
 from maitred.errors import CallerRefusedError, ServerUnavailableError
 from maitred.model.asking import ASKING, ELICITED, LIST_ROOTS
 
@@ -115,9 +116,7 @@ class CallersUnderWay:
         """
         if not self._asks or self._may_begin(request.caller.key):
             self._begin(request)
-            if not self._first_answer.is_set():
-                with anyio.move_on_after(_START_S):
-                    await self._first_answer.wait()
+            await self._await_roots(request)
             return
         waiter = _Waiter(request)
         self._waiting.append(waiter)
@@ -134,6 +133,17 @@ class CallersUnderWay:
                 "it asks its callers questions, so it serves one client at a time, and a call of another"
                 f" client took longer than {self._wait_s:g} s; try again, or give it `share: client`",
             )
+
+    async def _await_roots(self, request: RequestUnderWay) -> None:
+        """Let the answer to a question for roots come first, which waited for this request."""
+        if self._first_answer.is_set():
+            return
+        try:
+            with anyio.move_on_after(_START_S):
+                await self._first_answer.wait()
+        except BaseException:
+            self.leave(request)
+            raise
 
     def leave(self, request: RequestUnderWay) -> None:
         """End a request, and withdraw the questions that belonged to it alone."""
@@ -193,7 +203,16 @@ class CallersUnderWay:
         waiting |= {key: requests[-1].caller for key, requests in self._running.items()}
         if waiting:
             return list(waiting.values()) if len(waiting) == 1 else [], False
-        return list(self._clients.values()), True
+        known = list(self._clients.values())
+        return known if len({one.principal for one in known}) == 1 else [], True
+
+    def forget(self, key: str) -> None:
+        """Forget a client that has gone."""
+        self._announced.pop(key, None)
+        for remembered in (self._clients, self._roots):
+            remembered.pop(key, None)
+        for name in [name for name, one in self._sent_to_url.items() if one.key == key]:
+            del self._sent_to_url[name]
 
     # --- questions ----------------------------------------------------------------------------------------
 
@@ -298,9 +317,3 @@ class CallersUnderWay:
             return False
         self._announced[key] = anyio.current_time()
         return True
-
-
-def client_of(caller: Caller) -> Caller:
-    """The client itself, to be remembered without the call for which it was asked."""
-    client: Caller = getattr(caller, "client", caller)
-    return client

@@ -3,7 +3,7 @@
 A message concerns the caller of the request on whose stream it came, or the client of all requests under way.
 If several clients have requests under way and nothing says whose message it is, no client gets it: it may
 contain what is another client's. A message that comes while no request is under way goes to all clients of
-the handshake era that have used the connection.
+the handshake era that use the connection, as long as they are of one principal.
 """
 
 from collections import deque
@@ -42,24 +42,28 @@ class LogMessages:
         self._news = anyio.Event()
         self._empty = anyio.Event()
         self._is_sending = False
+        self._drops = False
 
     def take(self, params: Mapping[str, Any]) -> None:
         """Queue a message for each client that it concerns and that wants its level; does not wait."""
-        callers, late = self._audience.concerned()
+        concerned, late = self._audience.concerned()
+        callers = [one for one in concerned if reaches(params.get("level"), one.log_level)]
         if not callers:
-            log.debug("a log message of a server concerns no client", server=self._server)
+            return
         logger = params.get("logger")
         message = {
             **params,
             "data": SECRETS.redact_json(params.get("data")),
             "logger": f"{self._server}/{logger}" if isinstance(logger, str) and logger else self._server,
         }
-        for caller in callers:
-            if reaches(params.get("level"), caller.log_level):
-                self._queue.append((caller, message, late))
+        self._queue.extend((caller, message, late) for caller in callers)
         while len(self._queue) > _MOST_QUEUED:
             self._queue.popleft()
-            log.warning("a client reads too slowly; a log message is dropped", server=self._server)
+            if not self._drops:
+                self._drops = True
+                log.warning(
+                    "a client reads slowly; log messages of a server are dropped", server=self._server
+                )
         self._news.set()
 
     async def run(self) -> None:
@@ -75,7 +79,7 @@ class LogMessages:
                         await caller.log(message, late=late)
                 except Exception as error:  # noqa: BLE001  # one client's connection must not stop the others
                     log.debug("a log message was not delivered", server=self._server, reason=repr(error))
-            self._is_sending = False
+            self._is_sending = self._drops = False
             self._empty.set()
             self._empty = anyio.Event()
 

@@ -307,9 +307,17 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     async def roots_changed(self, key: str) -> None:
         """Announce that a client's roots changed; see `ServerPool`."""
-        for owner in [*self._owners.values(), *self._instances.all()]:
-            if owner.connection is not None:
-                await owner.connection.roots_changed(key)
+        for connection in self._open_connections():
+            await connection.roots_changed(key)
+
+    def forget(self, key: str) -> None:
+        """Have each open server forget a client; see `ServerPool`."""
+        for connection in self._open_connections():
+            connection.forget(key)
+
+    def _open_connections(self) -> Sequence[Connection]:
+        tasks = [*self._owners.values(), *self._instances.all()]
+        return [task.connection for task in tasks if task.connection is not None]
 
     def is_given_up(self, server: str) -> bool:
         """Whether a usable server does not start any more because of its failures."""

@@ -277,6 +277,10 @@ class SessionConnection:
         """Send a request of the gateway's own, which has no caller."""
         return await self._request(method, params, {"timeout": timeout_s}, timeout_s)
 
+    def forget(self, key: str) -> None:
+        """Forget a client that has gone; see `Connection`."""
+        self._session.callers.forget(key)
+
     async def roots_changed(self, key: str) -> None:
         """Announce that a client's roots changed; see `Connection`."""
         if self._session.callers.announce_roots(key):

@@ -21,26 +21,15 @@ from mcp_types import CLIENT_CAPABILITIES_META_KEY, INTERNAL_ERROR
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from maitred.backends.base import (
-    Caller,
-    ConnectError,
-)
+from maitred.backends.base import Caller, ConnectError
 from maitred.backends.callers import CallersUnderWay
 from maitred.backends.dispatcher import LOG_MESSAGE
-from maitred.backends.listing import (
-    clean,
-)
+from maitred.backends.listing import clean
 from maitred.backends.log_messages import LogMessages
 from maitred.backends.question_tasks import QuestionTasks
 from maitred.background import Background
-from maitred.errors import (
-    CallerRefusedError,
-)
-from maitred.jsonrpc import (
-    ChannelClosedError,
-    RequestTimedOutError,
-    UnreadableMessageError,
-)
+from maitred.errors import CallerRefusedError
+from maitred.jsonrpc import ChannelClosedError, RequestTimedOutError, UnreadableMessageError
 from maitred.model.asking import LIST_ROOTS
 from maitred.model.servers import EraChoice
 from maitred.model.tasks import related_task

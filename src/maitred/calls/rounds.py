@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from maitred.backends.base import Caller
+from maitred.backends.forwarding_caller import ForwardingCaller
 from maitred.errors import CallerRefusedError, ProtocolError
 
 MOST_ROUNDS: Final = 10
@@ -20,26 +21,17 @@ Again = Callable[[Mapping[str, Any], str | None], Awaitable[dict[str, Any]]]
 """Makes a request again with `inputResponses` and `requestState`."""
 
 
-class RecordedCaller:
+class RecordedCaller(ForwardingCaller):
     """A caller, with a function that gets the method of each question."""
 
     def __init__(self, caller: Caller, asked: Callable[[str], None]) -> None:
-        self._caller = caller
+        super().__init__(caller)
         self._asked = asked
-        self.client = caller
-        self.key = caller.key
-        self.capabilities = caller.capabilities
-        self.log_level = caller.log_level
-        self.takes_rounds = caller.takes_rounds
-        self.wants_progress = caller.wants_progress
-        self.progress = caller.progress
-        self.log = caller.log
-        self.notify = caller.notify
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Record and ask; see `Caller`."""
         self._asked(method)
-        return await self._caller.ask(method, params)
+        return await super().ask(method, params)
 
 
 async def finish_rounds(server: str, result: dict[str, Any], caller: Caller, again: Again) -> dict[str, Any]:

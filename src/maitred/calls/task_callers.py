@@ -11,6 +11,7 @@ from typing import Any, Final
 import anyio
 
 from maitred.backends.base import Caller
+from maitred.backends.forwarding_caller import ForwardingCaller
 from maitred.errors import CallerRefusedError
 from maitred.model.asking import check_askable
 from maitred.model.tasks import RELATED_KEY
@@ -18,24 +19,16 @@ from maitred.model.tasks import RELATED_KEY
 _INTERNAL_ERROR: Final = -32603
 
 
-class RelatedCaller:
+class RelatedCaller(ForwardingCaller):
     """A caller that is asked about a task: the question names the task by the id that the client knows.
 
     Without an id, the question names none, since the client made a call and knows of no task.
     """
 
     def __init__(self, caller: Caller, task_id: str = "") -> None:
-        self._caller = caller
+        super().__init__(caller)
         self._task_id = task_id
         self._under_way = 0
-        self.key = caller.key
-        self.capabilities = caller.capabilities
-        self.log_level = caller.log_level
-        self.takes_rounds = caller.takes_rounds
-        self.wants_progress = caller.wants_progress
-        self.progress = caller.progress
-        self.log = caller.log
-        self.notify = caller.notify
 
     @property
     def is_asking(self) -> bool:
@@ -51,7 +44,7 @@ class RelatedCaller:
         asked = {key: value for key, value in params.items() if key != "_meta"}
         self._under_way += 1
         try:
-            return await self._caller.ask(method, asked | ({"_meta": others} if others else {}))
+            return await super().ask(method, asked | ({"_meta": others} if others else {}))
         finally:
             self._under_way -= 1
 
@@ -63,8 +56,9 @@ class QuestionKeeper:
     takes_rounds = False
     wants_progress = False
 
-    def __init__(self, key: str, capabilities: Mapping[str, Any]) -> None:
+    def __init__(self, key: str, principal: str, capabilities: Mapping[str, Any]) -> None:
         self.key = key
+        self.principal = principal
         self.capabilities = capabilities
         self._asked: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, Any] = {}

@@ -136,6 +136,9 @@ class _Connection:
     ) -> dict[str, Any]:
         raise ServerUnavailableError(self._spec.name, f"it does not answer {method}")
 
+    def forget(self, key: str) -> None:
+        """Ignored: it remembers no client."""
+
     async def roots_changed(self, key: str) -> None:
         """Ignored: it never asks for roots itself."""
 

@@ -7,6 +7,7 @@ To add an ability, write its service and a method of `Gateway`, or of `Operation
 
 from maitred.audit.service import REQUEST_KEY, AuditService, known_id
 from maitred.backends.base import NOT_ASKED, Caller
+from maitred.backends.forwarding_caller import ForwardingCaller
 from maitred.calls.answer import Answer
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.answers import ServerStatus
@@ -34,6 +35,7 @@ __all__ = [
     "AuditService",
     "Caller",
     "Detail",
+    "ForwardingCaller",
     "Gateway",
     "GatewayParts",
     "Offer",

@@ -172,6 +172,11 @@ class Gateway(Operations, TokenCounts):
         """The present settings."""
         return self._context.settings
 
+    @property
+    def answer_s(self) -> float:
+        """For how many seconds a call waits for its client to answer a question."""
+        return self.settings.limits.parked_call_s
+
     def listen(
         self,
         *,
@@ -303,8 +308,9 @@ class Gateway(Operations, TokenCounts):
         """A key that differs if the lists of two viewers differ."""
         return self._lists.state(viewer)
 
-    def forget(self, viewer: Viewer) -> None:
-        """Drop the state of a viewer's connection that has ended."""
+    def forget(self, viewer: Viewer, key: str) -> None:
+        """Drop the state of a viewer's connection that has ended; `key` is its client's, see `Caller`."""
+        self._context.pool.forget(key)
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)
         if (

@@ -188,7 +188,9 @@ class TaskService:
         if known is None:
             if self._background is None or len(self._asking) >= _MOST_ASKING:
                 return {}
-            known = QuestionKeeper(f"{viewer.principal} task {address.id}", caller.capabilities)
+            known = QuestionKeeper(
+                f"{viewer.principal} task {address.id}", viewer.principal, caller.capabilities
+            )
             self._asking[viewer.principal, address] = known
             self._background.start(self._wait_for_questions, address, viewer, known)
         await known.asked(_QUESTION_S)

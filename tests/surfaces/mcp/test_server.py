@@ -259,6 +259,26 @@ async def test_contract_a_session_has_its_connection_when_the_client_is_initiali
     assert connection.protocol_version == "2025-11-25"
 
 
+async def test_contract_a_session_asks_on_the_stream_of_its_request() -> None:
+    """`session._request_outbound` is how a server's question finds the client of the call."""
+    answers: list[Any] = []
+
+    async def middleware(ctx: Context, call_next: Callable[[Context], Any]) -> Any:
+        if ctx.method == "tools/list":
+            link = ctx.session._request_outbound
+            assert link.can_send_request
+            answers.append(await link.send_raw_request("ping", None))
+        return await call_next(ctx)
+
+    server = make_server(1)
+    server.middleware.append(middleware)
+    with anyio.fail_after(SOON_S):
+        async with Client(server, mode="legacy") as client:
+            await client.list_tools()
+
+    assert answers == [{}]
+
+
 async def test_contract_a_connection_runs_what_was_left_with_it_when_it_ends() -> None:
     """`exit_stack` is where subscriptions end with the client that made them."""
     ended = anyio.Event()

@@ -1,4 +1,8 @@
-"""The client of a request, as a server behind the gateway sees it: what it can answer, and how to ask it."""
+"""The client of a request, as a server behind the gateway sees it: what it can answer, and how to ask it.
+
+Only this module uses the two private parts of the SDK that lead from a request to its client: the session's
+connection and the request's own stream. `tests/surfaces/mcp/test_server.py` pins them.
+"""
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -74,6 +78,7 @@ class HandshakeCaller:
         self._connection = connection
         self._answer_s = answer_s
         self.key = key_of(viewer)
+        self.principal = viewer.principal
         self.capabilities = askable(_declared(connection), viewer)
         self.wants_progress = progress_token_from_params(params) is not None
 
@@ -141,6 +146,7 @@ class StatelessCaller:
         meta = meta if isinstance(meta, Mapping) else {}
         capabilities, level = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(LOG_LEVEL_META_KEY)
         self.key = key_of(viewer, client)
+        self.principal = viewer.principal
         declared = capabilities if isinstance(capabilities, Mapping) else {}
         self.capabilities = askable(declared, viewer)
         self.log_level = level if isinstance(level, str) else ""
@@ -172,12 +178,17 @@ class StatelessCaller:
         """Dropped: its revision has no notifications about questions."""
 
 
+def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
+    """The connection of a request. In the stateless era over HTTP, it ends with the request."""
+    return ctx.session._connection  # noqa: SLF001  # see the module's docstring
+
+
 def caller_of(
     ctx: ServerRequestContext[Any, Any], viewer: Viewer, answer_s: float
 ) -> HandshakeCaller | StatelessCaller:
     """The caller of a request that the SDK took in."""
-    session = ctx.session
-    link, connection = session._request_outbound, session._connection  # noqa: SLF001  # see the server's module
+    link = ctx.session._request_outbound  # noqa: SLF001  # see the module's docstring
+    connection = connection_of(ctx)
     if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return StatelessCaller(link, ctx.params, viewer, client=connection.state.get(CLIENT, ""))
     return HandshakeCaller(link, connection, ctx.params, viewer, answer_s)

@@ -6,15 +6,15 @@ reports afterwards stays above it.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import structlog
 
 from maitred.background import Background
-from maitred.gateway import Caller
+from maitred.gateway import Caller, ForwardingCaller
 
 log = structlog.get_logger(__name__)
 
@@ -53,59 +53,22 @@ class Heartbeats:
                         background.start(one.beat, now)
 
 
-class BeatingCaller:
+class BeatingCaller(ForwardingCaller):
     """A caller whose progress grows, whether the server reports it or a heartbeat does."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+        super().__init__(caller)
         self._begun = self.heard_at = time.monotonic()
         self._last = 0.0
         self._total: float | None = None
         self._has_beaten = False
-
-    @property
-    def key(self) -> str:
-        """Identifies the client; see `Caller`."""
-        return self._caller.key
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared; see `Caller`."""
-        return self._caller.capabilities
-
-    @property
-    def log_level(self) -> str:
-        """The least severe level that the client wants; see `Caller`."""
-        return self._caller.log_level
-
-    @property
-    def takes_rounds(self) -> bool:
-        """Whether `input_required` may go to the client; see `Caller`."""
-        return self._caller.takes_rounds
-
-    @property
-    def wants_progress(self) -> bool:
-        """True: others have no heartbeats."""
-        return True
-
-    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the client; see `Caller`."""
-        return await self._caller.ask(method, params)
-
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification about a question; see `Caller`."""
-        await self._caller.notify(method, params)
-
-    async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None:
-        """Send a log message; see `Caller`."""
-        await self._caller.log(params, late=late)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Report the server's progress; see `Caller`."""
         if self._has_beaten and progress <= self._last:
             progress = self._last + _STEP
         self._last, self._total, self.heard_at = progress, total, time.monotonic()
-        await self._caller.progress(progress, total, message)
+        await super().progress(progress, total, message)
 
     async def beat(self, now: float) -> None:
         """Report that the call is still under way."""
@@ -113,6 +76,6 @@ class BeatingCaller:
         self._last += _STEP
         text = f"maitred waits for the server, {now - self._begun:.0f} s so far"
         try:
-            await self._caller.progress(self._last, self._total, text)
+            await super().progress(self._last, self._total, text)
         except Exception as error:  # noqa: BLE001  # the client may have gone; its call notices that
             log.debug("a heartbeat was not delivered", reason=repr(error))

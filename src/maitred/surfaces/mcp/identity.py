@@ -3,7 +3,7 @@
 Over HTTP, the guard in front of the endpoint identifies the caller and writes the viewer into the request's
 scope. Over standard streams, the viewer is the one for whom the gateway serves. Where clients share a
 gateway, it is the grant that a client proved when it connected. A connection is identified by the SDK's
-object of it, which has no public name (see `maitred.surfaces.mcp.server`).
+object of it (see `maitred.surfaces.mcp.caller.connection_of`).
 """
 
 from collections.abc import Callable, Mapping
@@ -21,6 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from maitred.gateway.authorization import VIEWER
 from maitred.model.access import NO_START, ClientStart, Grant, Viewer
+from maitred.surfaces.mcp.caller import connection_of
 
 Context = ServerRequestContext[Any, Any]
 
@@ -62,7 +63,7 @@ class Viewers:
         Raises:
             MCPError: The connection belongs to another principal.
         """
-        connection = ctx.session._connection  # noqa: SLF001  # see the module's docstring
+        connection = connection_of(ctx)
         guest = self._guest(ctx, connection)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return self.named(_client(connection), guest)
@@ -70,8 +71,7 @@ class Viewers:
 
     def asking(self, ctx: Context) -> Viewer:
         """The viewer of an introduction, whose connection is not known yet."""
-        connection = ctx.session._connection  # noqa: SLF001  # as above
-        return self._guest(ctx, connection) or self.stateless
+        return self._guest(ctx, connection_of(ctx)) or self.stateless
 
     def _guest(self, ctx: Context, connection: Connection) -> Viewer | None:
         """The viewer in the request's scope, or the guest of its connection; `None` without either."""

@@ -192,7 +192,7 @@ class OfferHandler:
         server.add_request_handler("completion/complete", types.CompleteRequestParams, self._complete)
 
     def _caller(self, ctx: Context, viewer: Viewer) -> HandshakeCaller | StatelessCaller:
-        return caller_of(ctx, viewer, self._gateway.settings.limits.parked_call_s)
+        return caller_of(ctx, viewer, self._gateway.answer_s)
 
     async def _parkable(
         self, ctx: Context, viewer: Viewer, name: str, arguments: Mapping[str, Any], send: Send

@@ -1,9 +1,9 @@
 """The gateway as one low-level SDK server for both protocol eras.
 
 A middleware answers `tools/call` and relays the server's result unchanged. A second validation by the SDK's
-models would cost time, and lose the fields that the models do not know. Only this module uses two provisional
-or private parts of the SDK, which `tests/surfaces/mcp/test_server.py` pins: its middleware, and a session's
-connection. The SDK keeps no list of the clients of the handshake era to notify.
+models would cost time, and lose the fields that the models do not know. Middleware is a provisional part of
+the SDK, which `tests/surfaces/mcp/test_server.py` pins. The SDK keeps no list of the clients of the handshake
+era to notify, so this module registers each of them.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from maitred.meta_tools.base import MetaToolRequest, text_result
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.model.transports import is_composed
-from maitred.surfaces.mcp.caller import LOG_LEVEL, StatelessCaller, caller_of, key_of
+from maitred.surfaces.mcp.caller import LOG_LEVEL, StatelessCaller, caller_of, connection_of, key_of
 from maitred.surfaces.mcp.heartbeats import Heartbeats
 from maitred.surfaces.mcp.identity import HTTP_SCOPE, Viewers
 from maitred.surfaces.mcp.notices import ListTracker, Notices
@@ -97,7 +97,7 @@ class McpSurface:
         self._lists = ListTracker(gateway)
         self._heartbeats = Heartbeats()
         self.viewers = Viewers(viewer, self._ended)
-        self.parked_calls = ParkedCalls(lambda: self.answer_s)
+        self.parked_calls = ParkedCalls(lambda: gateway.answer_s)
         offering = OfferHandler(gateway, self._lists, self.viewers, self.parked_calls)
         self._notices = Notices(gateway, self._lists, self.viewers, offering.text_of)
         self.server: Server[Any] = _DualEraServer(
@@ -133,7 +133,7 @@ class McpSurface:
     @property
     def answer_s(self) -> float:
         """For how many seconds a call waits for its client to answer a question."""
-        return self._gateway.settings.limits.parked_call_s
+        return self._gateway.answer_s
 
     def close(self) -> None:
         """End open change streams in good order."""
@@ -160,8 +160,7 @@ class McpSurface:
             viewer = self.viewers.asking(ctx)
             return {**result, "instructions": self._gateway.introduction(viewer)}
         if ctx.method == "notifications/initialized":
-            connection = ctx.session._connection  # noqa: SLF001  # see the module's docstring
-            self._notices.connected(connection, self.viewers.of(ctx))
+            self._notices.connected(connection_of(ctx), self.viewers.of(ctx))
         if ctx.method == "notifications/roots/list_changed":
             viewer = self.viewers.of(ctx)
             await self._gateway.roots_changed(key_of(viewer), viewer=viewer)
@@ -169,24 +168,23 @@ class McpSurface:
 
     def _ended(self, viewer: Viewer) -> None:
         self._lists.forget(viewer)
-        self._gateway.forget(viewer)
+        self._gateway.forget(viewer, key_of(viewer))
 
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
         try:
-            viewer, connection = self.viewers.of(ctx), ctx.session._connection  # noqa: SLF001  # as above
-            await self._notices.subscribe(connection, uri, viewer)
+            await self._notices.subscribe(connection_of(ctx), uri, self.viewers.of(ctx))
         except MaitredError as error:
             raise resource_error(error, uri, ctx.protocol_version) from error
         return types.EmptyResult()
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """Note the level of a client; its calls bring it to the servers."""
-        ctx.session._connection.state[LOG_LEVEL] = params.level  # noqa: SLF001  # see the module's docstring
+        connection_of(ctx).state[LOG_LEVEL] = params.level
         return types.EmptyResult()
 
     async def _unsubscribe(self, ctx: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        self._notices.unsubscribe(ctx.session._connection, str(params.uri))  # noqa: SLF001  # as above
+        self._notices.unsubscribe(connection_of(ctx), str(params.uri))
         return types.EmptyResult()
 
     async def _never_called(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:

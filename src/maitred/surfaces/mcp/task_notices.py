@@ -94,8 +94,7 @@ class TaskNotices:
         if not isinstance(asked, list) or not asked:
             return None
         check_extension(capabilities_of(ctx))
-        answer_s = self._gateway.settings.limits.parked_call_s
-        tasks = self._gateway.running_tasks(viewer, caller_of(ctx, viewer, answer_s))
+        tasks = self._gateway.running_tasks(viewer, caller_of(ctx, viewer, self._gateway.answer_s))
         known = [one for one in dict.fromkeys(asked) if isinstance(one, str) and tasks.has(one)]
         return TaskStream(self, ctx, tasks, known[:_MOST_TASKS])
 

@@ -54,8 +54,7 @@ class TaskHandler:
 
     def _tasks(self, ctx: Context) -> ViewerTasks:
         viewer = self._viewers.of(ctx)
-        answer_s = self._gateway.settings.limits.parked_call_s
-        return self._gateway.running_tasks(viewer, caller_of(ctx, viewer, answer_s))
+        return self._gateway.running_tasks(viewer, caller_of(ctx, viewer, self._gateway.answer_s))
 
     async def _get(self, ctx: Context, params: types.GetTaskRequestParams) -> dict[str, Any]:
         tasks = self._tasks(ctx)
