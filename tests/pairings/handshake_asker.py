@@ -18,6 +18,7 @@ ADDER = types.Tool(name="add", description="Add two numbers.", inputSchema={"typ
 WATCHED = AnyUrl("pairs://watched")
 PAUSE_S = 0.05  # the TypeScript SDK 2 drops progress that comes together with the answer
 NO_ARGUMENTS = {"type": "object", "properties": {}}
+WAITING = {"type": "object", "properties": {"wait": {"type": "boolean"}}}
 
 server: Server[Any, Any] = Server("asker", version="1.0")
 server.experimental.enable_tasks()
@@ -32,7 +33,7 @@ async def list_tools() -> list[types.Tool]:
     support = types.ToolExecution(taskSupport="optional")
     return [
         *tools,
-        types.Tool(name="task", description="Show tasks.", inputSchema=NO_ARGUMENTS, execution=support),
+        types.Tool(name="task", description="Show tasks.", inputSchema=WAITING, execution=support),
     ]
 
 
@@ -100,6 +101,8 @@ async def call_tool(name: str, arguments: dict[str, Any]) -> Any:
 
         async def work(task: Any) -> types.CallToolResult:
             await task.update_status("half way")
+            if arguments.get("wait"):
+                await anyio.sleep_forever()
             return text("done as a task")
 
         return await features.run_task(work)

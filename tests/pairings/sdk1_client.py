@@ -135,6 +135,20 @@ class Features:
         await self.session.unsubscribe_resource(AnyUrl(uri))
         return "updated" if self.person.updated == [uri] else f"updated {self.person.updated}"
 
+    async def tasks(self) -> str:
+        """One task to its end, another until it is cancelled."""
+        with_tasks, tool = self.session.experimental, f"{self.server}__task"
+        ends = (await with_tasks.call_tool_as_task(tool)).task.taskId
+        waits = (await with_tasks.call_tool_as_task(tool, {"wait": True})).task.taskId
+        async for _ in with_tasks.poll_task(ends):
+            pass
+        said = "".join(
+            block.text for block in (await with_tasks.get_task_result(ends, types.CallToolResult)).content
+        )
+        listed = {one.taskId for one in (await with_tasks.list_tasks()).tasks}
+        await with_tasks.cancel_task(waits)
+        return f"{said}, {(await with_tasks.get_task(waits)).status}, {len(listed & {ends, waits})} listed"
+
     async def completion(self) -> str:
         reference = types.PromptReference(type="ref/prompt", name=f"{self.server}__greet")
         found = await self.session.complete(reference, {"name": "who", "value": "A"})
@@ -191,6 +205,7 @@ async def main(target: dict[str, Any]) -> None:
                 "cancel": features.cancel,
                 "subscription": features.subscription,
                 "completion": features.completion,
+                "tasks": features.tasks,
                 **{name: partial(features.call, name) for name in QUESTIONS},
             }
             outcomes[server] = {name: await outcome(work) for name, work in tried.items()}

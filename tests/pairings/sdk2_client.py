@@ -1,6 +1,6 @@
 """Try every feature through a gateway with the Python SDK 2, in either era; prints the outcomes as JSON.
 
-Run as `sdk2_client.py TARGET MODE`: TARGET is JSON, `{"command": [...]}` or `{"url": "..."}`.
+Run as `-m tests.pairings.sdk2_client TARGET MODE`: TARGET is JSON, `{"command": [...]}` or `{"url": "..."}`.
 """
 
 import json
@@ -15,6 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.subscriptions import ResourceUpdated
 from pydantic import FileUrl
+from tests.support.task_client import User, said
 
 Outcome = Awaitable[str]
 
@@ -136,6 +137,17 @@ class Features:
         await self.client.unsubscribe_resource(uri)
         return "updated" if self.person.updated == [uri] else f"updated {self.person.updated}"
 
+    async def tasks(self) -> str:
+        """One task to its end, another until it is cancelled."""
+        user = User(client=self.client, era="stateless" if self.modern else "handshake", server=self.server)
+        ends, waits = await user.start("task"), await user.start("task", wait=True)
+        words = said(await user.result(ends))
+        listed = () if self.modern else (await user.ask("tasks/list"))["tasks"]
+        await user.ask("tasks/cancel", taskId=waits)
+        outcome = f"{words}, {(await user.get(waits))['status']}"
+        known = {one["taskId"] for one in listed} & {ends, waits}
+        return outcome if self.modern else f"{outcome}, {len(known)} listed"
+
     async def completion(self) -> str:
         reference = types.PromptReference(name=f"{self.server}__greet")
         found = await self.client.complete(reference, {"name": "who", "value": "A"})
@@ -185,6 +197,7 @@ async def main(target: dict[str, Any], mode: str) -> None:
                 "cancel": features.cancel,
                 "subscription": features.subscription,
                 "completion": features.completion,
+                "tasks": features.tasks,
                 **{name: partial(features.call, name) for name in QUESTIONS},
             }
             outcomes[server] = {name: await outcome(work) for name, work in tried.items()}

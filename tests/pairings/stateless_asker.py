@@ -12,6 +12,7 @@ from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
+from tests.support import task_server
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Params: TypeAlias = types.CallToolRequestParams
@@ -110,12 +111,20 @@ async def call_tool(ctx: Context, params: Params) -> types.CallToolResult | type
     return text(str(counts[params.name]))
 
 
+async def task(job: task_server.Job, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Work of a task; with `wait`, it ends only when it is cancelled."""
+    await job.says("half way")
+    if arguments.get("wait"):
+        await anyio.sleep_forever()
+    return task_server.text("done as a task")
+
+
+tasks = task_server.Tasks({"task": task_server.TaskTool(work=task)})
+
+
 async def list_tools(_ctx: Context, _params: object) -> types.ListToolsResult:
-    return types.ListToolsResult(
-        tools=[
-            types.Tool(name=name, description=f"Show {name}.", input_schema=NO_ARGUMENTS) for name in TOOLS
-        ]
-    )
+    named = [types.Tool(name=name, description=f"Show {name}.", input_schema=NO_ARGUMENTS) for name in TOOLS]
+    return types.ListToolsResult(tools=[*named, *tasks.listed()])
 
 
 async def list_resources(_ctx: Context, _params: object) -> types.ListResourcesResult:
@@ -144,6 +153,7 @@ async def main() -> None:
     server: Server[Any] = Server(
         "asker",
         version="1.0",
+        lifespan=tasks.lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,
@@ -153,6 +163,7 @@ async def main() -> None:
         on_completion=complete,
         on_subscriptions_listen=ListenHandler(bus),
     )
+    tasks.register(server)
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 

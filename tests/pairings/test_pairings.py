@@ -43,7 +43,7 @@ class ClientProgram:
     def tried(self, target: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         """What came of each feature of each server."""
         command = [*self.command, json.dumps(target), *self.after]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=ROOT)
         assert run.returncode == 0, run.stderr[-3000:]
         outcomes: dict[str, dict[str, str]] = json.loads(run.stdout.splitlines()[-1])
         return outcomes
@@ -54,7 +54,7 @@ def _typescript(version: str, mode: str) -> dict[str, Any]:
 
 
 _OLD = (str(OLD / "python"), str(HERE / "sdk1_client.py"))
-_NEW = (sys.executable, str(HERE / "sdk2_client.py"))
+_NEW = (sys.executable, "-m", "tests.pairings.sdk2_client")
 MODERN = "2026-07-28"
 CLIENTS = (
     ClientProgram(name="Python SDK 1", era="handshake", command=_OLD),
@@ -80,6 +80,7 @@ def expected(client: Era, server: Era) -> dict[str, str]:
         "cancel": "1 cancelled",
         "subscription": "updated",
         "completion": "Ann",
+        "tasks": "done as a task, cancelled" + (", 2 listed" if client == "handshake" else ""),
     }
 
 
@@ -89,7 +90,8 @@ def configuration(folder: Path) -> Path:
         "handshake": {"command": str(OLD / "python"), "args": [str(HERE / "handshake_asker.py")]},
         "stateless": {
             "command": sys.executable,
-            "args": [str(HERE / "stateless_asker.py")],
+            "args": ["-m", "tests.pairings.stateless_asker"],
+            "cwd": str(ROOT),
             "era": "stateless",
         },
     }

@@ -13,6 +13,7 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from tests.support import task_server
+from tests.support.task_client import Era, Json, User, said
 from tests.support.task_server import (
     EXTENSION,
     RELATED,
@@ -25,14 +26,10 @@ from tests.surfaces.mcp.tasks_rig import (
     ORDERS,
     SOON_S,
     TEST_TOOLS,
-    Era,
     House,
-    Json,
     Listener,
-    User,
     all_pairings,
     house_of,
-    said,
     settings_of,
     until,
 )
