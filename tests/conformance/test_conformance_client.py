@@ -11,6 +11,7 @@ tests.conformance.client_program" --spec-version 2026-07-28 --scenario tools_cal
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,11 +22,11 @@ import anyio
 import pytest
 from ruamel.yaml import YAML
 from tests.conformance.test_conformance import HERE, REVISIONS, Check, judge, suite_path
+from tests.support import prefork
 
 AT_ONCE = 2
 SCENARIO_S = 120
 SUITE_S = 1_500.0
-PROGRAM = f"{sys.executable} -m tests.conformance.client_program"
 
 
 def expected_failures() -> Mapping[str, Mapping[str, str]]:
@@ -83,6 +84,7 @@ async def test_the_gateway_conforms_as_a_client(
         pytest.skip(f"the conformance suite is not installed: no file {suite}")
     results: dict[str, Sequence[Check]] = {}
     limit = anyio.CapacityLimiter(AT_ONCE)
+    program = shlex.join(prefork.script(HERE / "client_program.py"))
 
     async def run(scenario: str) -> None:
         options = ["--spec-version", revision, "--timeout", str(SCENARIO_S * 1000), "--scenario", scenario]
@@ -90,7 +92,7 @@ async def test_the_gateway_conforms_as_a_client(
         async with limit:
             folder = tmp_path / scenario.replace("/", "-")
             await anyio.Path(folder).mkdir()
-            results[scenario] = await checks_of([*script, "--command", PROGRAM, *options], folder)
+            results[scenario] = await checks_of([*script, "--command", program, *options], folder)
 
     async with anyio.create_task_group() as tasks:
         for scenario in required(suite, revision):
