@@ -13,6 +13,7 @@ from tests.surfaces.cli.rig import Run, runner, write
 from maitred.access.tokens import TokenRequest
 from maitred.config.load import load
 from maitred.model.access import LEAST, LOCAL_USER, ROLES, Role, Scope
+from maitred.surfaces.cli.app import COMMANDS
 from maitred.wiring import open_tokens
 
 
@@ -57,6 +58,52 @@ def test_on_the_command_line(run: Run, role: Role, tmp_path: Path, monkeypatch: 
             done = run(*command.split())
             assert (REFUSED in done.err) is not allowed, (command, done)
             assert allowed or done.code == 2, command
+
+
+VIEWER_MAY: Mapping[str, str] = {
+    "status": "shows the gateways of this user of the machine",
+    "stop": "ends the gateways of this user of the machine",
+    "list": "shows the servers that the token covers",
+    "search": "needs to see only",
+    "info": "needs to see only",
+    "menu": "needs to see only",
+    "categories": "needs to see only",
+    "schema": "prints what every installation has",
+    "entry": "prints what every installation has",
+    "eval": "measures labelled queries in a gateway of its own",
+    "demo": "makes a configuration of its own",
+}
+"""Commands that do not refuse whoever has the role `viewer`, and why."""
+EXAMPLES: Mapping[str, str] = {
+    "serve": "serve --transport http",
+    "add": "add x -- y",
+    "import": "import --yes",
+    "chain": "chain run x.py",
+    "register": "register x.yaml",
+    "tokens": "tokens list",
+    "approve": "approve x --yes",
+}
+"""How commands are tried that one name is not enough for."""
+WITHOUT_A_NAME = ("chains", "mediate", "approvals", "stats", "tiers", "budget", "audit", "doctor")
+MANIFEST = "name: x\ndescription: Echoes.\nversion: 1.0.0\nserver: {command: echo}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_refuses_a_viewer_or_is_listed_with_the_reason(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A command that is added must ask who it runs for, or say in `VIEWER_MAY` why it need not."""
+    assert VIEWER_MAY.keys() | EXAMPLES.keys() <= COMMANDS.keys()
+    if command in VIEWER_MAY:
+        return
+    write(tmp_path, {"x.py": "1", "x.yaml": MANIFEST})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    token = json.loads(run("tokens", "create", "guest", "--role", "viewer", "--json").fine)["token"]
+    monkeypatch.setenv("MAITRED_AS_TOKEN", token)
+    words = EXAMPLES.get(command) or (command if command in WITHOUT_A_NAME else f"{command} x")
+
+    assert REFUSED in run(*words.split()).refused
 
 
 # --- tokens -----------------------------------------------------------------------------------------------

@@ -10,11 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.config.document import strict_json
-from maitred.config.load import catalog_path, entry_faults, load, parse
+from maitred.config.load import catalog_path, entry_faults, load, parse, server_kinds
 from maitred.config.paths import default_path
 from maitred.config.settings import Limits, Settings
 from maitred.errors import ConfigError
 from maitred.model.servers import ServerSpec, Timeouts
+from maitred.wording import one_of
+
+TRANSPORTS = one_of([kind.name for kind in server_kinds()])
+BY_URL = one_of([kind.name for kind in server_kinds() if kind.key == "url"])
 
 YAML = Path("maitred.yaml")
 JSON = Path("mcp.json")
@@ -96,9 +100,9 @@ disclosure: {mode: some}
         "line 5: servers.a.env.N: must be text",
         f"line 6: servers.b: {COMMAND_OR_URL}",
         "line 7: servers.c.transport: stdio does not fit; a server with `command` is stdio, one with `url` is"
-        " http or sse",
+        f" {BY_URL}",
         "line 7: servers.c.url: must start with http:// or https://",
-        "line 8: servers.d.transport: 'pigeon' is not a transport; use stdio, http or sse",
+        f"line 8: servers.d.transport: 'pigeon' is not a transport; use {TRANSPORTS}",
         "line 9: servers.e.enabled: must be true or false",
         "line 9: servers.e.start_timeout_s: must be more than 0",
         "line 10: servers.f: must be a mapping of keys to values",
@@ -149,13 +153,13 @@ servers:
         "line 2: servers.a.comand: is not a known key; did you mean `command`?",
         "line 2: servers.a.enabled: must be true or false",
         NAME,
-        "line 2: servers.a.transport: 'pigeon' is not a transport; use stdio, http or sse",
+        f"line 2: servers.a.transport: 'pigeon' is not a transport; use {TRANSPORTS}",
         f"line 3: servers.b.auth: {own_login}",
         "line 3: servers.b.headers: does not fit the transport stdio; it is for http or sse: leave it out",
         "line 3: servers.b.start: must be 'on_demand' or 'always'",
         "line 4: servers.c.start: must be 'on_demand' or 'always'",
         f"line 4: servers.c: {COMMAND_OR_URL}",
-        "line 5: servers.d.transport: 'pigeon' is not a transport; use stdio, http or sse",
+        f"line 5: servers.d.transport: 'pigeon' is not a transport; use {TRANSPORTS}",
         "line 5: servers.d.url: must be text",
         "line 6: servers.e.comand: is not a known key; did you mean `command`?",
     )

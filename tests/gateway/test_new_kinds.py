@@ -26,7 +26,7 @@ from maitred.admission.findings import Finding
 from maitred.admission.manifest import Manifest, manifest_schema
 from maitred.backends.base import Backend, Connection, ConnectOptions
 from maitred.backends.memory import MemoryBackend
-from maitred.config.load import parse
+from maitred.config.load import parse, server_kinds
 from maitred.config.settings import Admission, Disclosure
 from maitred.disclosure.budget import estimate
 from maitred.disclosure.pages import lines_page
@@ -47,6 +47,7 @@ from maitred.surfaces.http.schemas import Server as ServerAnswer
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 from maitred.wiring.transports import MAKERS
+from maitred.wording import one_of
 
 PIGEON = TransportKind(
     name="pigeon",
@@ -190,7 +191,7 @@ def test_a_configuration_refuses_an_unknown_transport_and_names_those_that_there
         (CONFIG, "must start with http:// or https://"),
         (
             CONFIG.replace("'}}", "', transport: pigeon}}"),
-            "'pigeon' is not a transport; use stdio, http or sse",
+            f"'pigeon' is not a transport; use {one_of([kind.name for kind in server_kinds()])}",
         ),
     ):
         with pytest.raises(ConfigError, match="coop") as caught:
@@ -291,9 +292,8 @@ COUNT_TOKENS = 300
 async def count(gateway: Gateway, request: MetaToolRequest) -> dict[str, Any]:
     """A text of its own within a budget, of what the caller may see."""
     names = [tool.name for tool in gateway.visible_tools(request.viewer)]
-    page = lines_page(
-        names, lambda name: f"tool {name}", read.text(request.arguments, "cursor"), COUNT_TOKENS
-    )
+    cursor = read.text(request.arguments, "cursor")
+    page = lines_page(names, lambda name: f"tool {name}", cursor, COUNT_TOKENS, again="count_tools")
     return text_result(f"{len(names)} for {request.viewer.principal}\n{page.text}")
 
 
@@ -351,7 +351,7 @@ async def test_the_text_of_a_new_meta_tool_keeps_its_budget(
         Client(McpSurface(gateway).server) as client,
     ):
         text = await answer_of(client)
-        while more := re.search(r"^\(\d+ more: same path with cursor '(.+)'\)$", text, re.MULTILINE):
+        while more := re.search(r"^\(\d+ more: count_tools with cursor '(.+)'\)$", text, re.MULTILINE):
             assert estimate(text) <= COUNT_TOKENS
             rows += text.splitlines()[1:-1]
             text = await answer_of(client, cursor=more[1])

@@ -271,8 +271,22 @@ def start_of(cursor: str, names: Sequence[str]) -> int:
     return min(int(place[:9]), len(names))
 
 
-def lines_page(names: Sequence[str], render: Callable[[str], str], cursor: str, budget_tokens: int) -> Page:
-    """Make a page of lines about names in their order; it renders only the lines that fit.
+def lines_page(
+    names: Sequence[str],
+    render: Callable[[str], str],
+    cursor: str,
+    budget_tokens: int,
+    *,
+    again: str = "same path",
+) -> Page:
+    """Make a page of lines about names in their order; it renders only the lines that fit, at least one.
+
+    Args:
+        names: Whatever has a line, in the order of the lines.
+        render: Makes the line of a name.
+        cursor: From the page before; empty for the first page.
+        budget_tokens: What the page may cost.
+        again: What to ask for once more, with the cursor, to get the next page.
 
     Raises:
         CursorError: The text is not a cursor.
@@ -290,7 +304,7 @@ def lines_page(names: Sequence[str], render: Callable[[str], str], cursor: str, 
     if end >= len(names):
         return Page(text="\n".join(lines))
     cursor = f"{end}:{names[end - 1]}"
-    more = f"({len(names) - end} more: same path with cursor {cursor!r})"
+    more = f"({len(names) - end} more: {again} with cursor {cursor!r})"
     return Page(text="\n".join([*lines, more]), cursor=cursor)
 
 

@@ -68,7 +68,8 @@ class _Pending(NamedTuple):
 class LineChannel:
     """Requests, answers and notifications over a pair of byte pipes.
 
-    The owner passes what the peer writes to `feed`, and calls `close` when the peer is gone.
+    The owner passes what the peer writes to `feed`, and calls `close` when the peer is gone. A transport with
+    frames makes a line of each: it replaces line ends within the frame by spaces, and adds one.
 
     Args:
         write: Sends bytes to the peer; a BrokenPipeError means that the peer read none of them.

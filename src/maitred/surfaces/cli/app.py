@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from maitred.errors import MaitredError
 from maitred.wording import did_you_mean
 
-_MODULES = {
+COMMANDS = {
     "serve": "serve",
     "status": "status",
     "stop": "status",
@@ -58,20 +58,20 @@ class _Commands(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(_MODULES)
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in _MODULES:
+        if cmd_name not in COMMANDS:
             return None
         part = typer.Typer(rich_markup_mode=None, add_completion=False)
-        import_module(f"maitred.surfaces.cli.{_MODULES[cmd_name]}").register(part)
+        import_module(f"maitred.surfaces.cli.{COMMANDS[cmd_name]}").register(part)
         return typer.main.get_group(part).commands[cmd_name]
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         own = {name for one in self.get_params(ctx) for name in one.opts}
         words = [word.partition("=")[0] for word in args]
         first = next((word for word in words if word not in own), "")
-        command = next((word for word in words if word in _MODULES), "")
+        command = next((word for word in words if word in COMMANDS), "")
         is_option = first.startswith("--") or re.fullmatch("-[A-Za-z]", first)  # `-vh` is two of our own
         if is_option and (command or first in ("-c", "--config")):
             place = f"`maitred {command or 'COMMAND'} {first} …`"
@@ -80,8 +80,8 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
-        if name not in _MODULES and not name.startswith("-"):
-            hint = did_you_mean(name, _MODULES, otherwise="`maitred --help` lists all")
+        if name not in COMMANDS and not name.startswith("-"):
+            hint = did_you_mean(name, COMMANDS, otherwise="`maitred --help` lists all")
             ctx.fail(f"No such command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
