@@ -219,17 +219,17 @@ async def test_what_a_start_takes_over_is_served_though_it_cannot_be_written(tmp
 
         with catalog.serving_unwritten():
             await catalog.change(finds(found("t", raw("t", "b"))))
-        assert list(catalog.snapshot.by_name) == ["s__a", "t__b"]
+        assert [tool.name for tool in catalog.snapshot.tools] == ["s__a", "t__b"]
         with pytest.raises(StoreError, match="its disk is full"):
             await catalog.change(finds(found("u", raw("u", "c"))))
 
         await other.change(finds(found("v", raw("v", "d"))))
         await catalog.refresh()
-        assert list(catalog.snapshot.by_name) == ["s__a", "t__b", "v__d"]
+        assert [tool.name for tool in catalog.snapshot.tools] == ["s__a", "t__b", "v__d"]
 
         disk.room = True
         await catalog.change(finds(found("u", raw("u", "c"))))
-        assert list(catalog.snapshot.by_name) == ["s__a", "t__b", "u__c", "v__d"]
+        assert [tool.name for tool in catalog.snapshot.tools] == ["s__a", "t__b", "u__c", "v__d"]
         assert heard == sorted(set(heard))
         await other.refresh()
         assert list(other.snapshot.by_name) == ["s__a", "u__c", "v__d"]

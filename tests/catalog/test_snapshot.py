@@ -15,6 +15,7 @@ from tests.catalog.databases import new_catalog
 from tests.catalog.makers import Counter, found, one, open_store, raw, snapshot_of, spec
 
 from maitred.backends.listing import read_tools
+from maitred.catalog.naming import named_together
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.store import CatalogStore
 from maitred.catalog.sync import failure, plan, removal
@@ -76,8 +77,16 @@ def test_a_snapshot_after_changes_is_what_the_store_would_load(story: list[Any])
             assert generation is not None
             snapshot = snapshot.after(change, generation)
             assert await store.load() == snapshot
+            assert tables_of(snapshot) == tables_of(replace(snapshot))
+            assert named_together(snapshot.by_key) == snapshot.by_key
 
     anyio.run(live)
+
+
+def tables_of(snapshot: Snapshot) -> dict[str, object]:
+    """What is derived from the tools; a copy of a snapshot derives it anew."""
+    names = ("by_name", "by_key", "by_server", "by_category", "formerly", "withheld_parts")
+    return {name: getattr(snapshot, name) for name in names}
 
 
 @settings(deadline=None, max_examples=200)

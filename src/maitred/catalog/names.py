@@ -15,7 +15,7 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from maitred.model.resources import Offer
-from maitred.model.tools import ToolKey, content_hash
+from maitred.model.tools import Tool, ToolKey, content_hash
 
 MAX_NAME = 64
 _NOBODY: Mapping[ToolKey, str] = {}
@@ -62,6 +62,7 @@ def _publish(
     return names
 
 
+@lru_cache(maxsize=10_000)
 def prefix(server: str) -> str:
     """The beginning of the names of a server's tools, if they are not shortened."""
     return (_ILLEGAL.sub("_", server).strip("_") or "x") + SEPARATOR
@@ -70,6 +71,18 @@ def prefix(server: str) -> str:
 def plain_name(key: ToolKey) -> str:
     """The name that a renamed tool would have otherwise, if no hash were needed."""
     return _plain(key)
+
+
+def wanted_name(tool: Tool) -> str:
+    """The name that a tool has if it needs no hash: its new name where it was renamed, else its own."""
+    rename = tool.mending.rename if tool.mending and not tool.withheld else ""
+    return _plain(replace(tool.key, name=rename) if rename else tool.key)
+
+
+def is_short_hashed(tool: Tool) -> bool:
+    """Whether a tool has the name that it wants, with the usual hash where it needs one."""
+    wanted = wanted_name(tool)
+    return tool.name in (wanted, _hashed(wanted, tool.key, _HASH_DIGITS))
 
 
 def publish_offers(offers: Sequence[Offer]) -> list[Offer]:
@@ -94,7 +107,6 @@ def split_resource_uri(uri: str) -> tuple[str, str] | None:
     return (unquote(server), inner) if uri.startswith(RESOURCES) and slash and inner else None
 
 
-@lru_cache(maxsize=100_000)
 def _plain(key: ToolKey) -> str:
     """The name a tool would have if it were alone."""
     tool = key.name

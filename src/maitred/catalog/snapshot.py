@@ -1,19 +1,31 @@
-"""The immutable state of one generation of the catalog, which serves all reads, and changes of it."""
+"""The immutable state of one generation of the catalog, which serves all reads, and changes of it.
+
+A change costs what changes: the next snapshot gets copies of the tables of this one, in which only the rows
+of changed tools are made again. With many thousands of tools only the copying remains, a memory move a table.
+"""
 
 import json
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from pydantic_core import from_json
 
-from maitred.catalog.names import plain_name
+from maitred.catalog.names import is_short_hashed, plain_name, wanted_name
 from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ToolStanding
+
+_BY_NAME: Final = attrgetter("name")
+_TABLES: Final = ("by_name", "by_key", "by_category", "crowded", "formerly", "has_usual_names", "_uses")
+"""The properties that depend on the tools alone."""
+_MANY: Final = 8
+"""Where one of so many tools changes, all are sorted, since single insertions would take longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +76,12 @@ class Snapshot:
 
     @cached_property
     def by_name(self) -> Mapping[str, Tool]:
-        """Tools by published name."""
+        """Tools by published name, in no order."""
         return {tool.name: tool for tool in self.tools}
 
     @cached_property
     def by_key(self) -> Mapping[ToolKey, Tool]:
-        """Tools by server and raw name."""
+        """Tools by server and raw name, in no order."""
         return {tool.key: tool for tool in self.tools}
 
     @cached_property
@@ -79,6 +91,25 @@ class Snapshot:
         for tool in self.tools:
             groups.setdefault(tool.server, []).append(tool)
         return {name: tuple(tools) for name, tools in groups.items()}
+
+    @cached_property
+    def crowded(self) -> Mapping[str, tuple[ToolKey, ...]]:
+        """The tools that did not get the name that they want, by that name; see `maitred.catalog.naming`."""
+        groups: dict[str, list[ToolKey]] = {}
+        for tool in self.tools:
+            if (wanted := wanted_name(tool)) != tool.name:
+                groups.setdefault(wanted, []).append(tool.key)
+        return {wanted: tuple(keys) for wanted, keys in groups.items()}
+
+    @cached_property
+    def has_usual_names(self) -> bool:
+        """Whether each tool has the name that it wants, or the usual hash behind it."""
+        return all(is_short_hashed(self.by_key[key]) for keys in self.crowded.values() for key in keys)
+
+    @cached_property
+    def _uses(self) -> Mapping[str, int]:
+        """How many tools have a schema, by its hash."""
+        return Counter(digest for tool in self.tools for digest in tool.hashes)
 
     @cached_property
     def by_category(self) -> Mapping[str, tuple[Tool, ...]]:
@@ -120,32 +151,127 @@ class Snapshot:
         gone = set(change.removed_servers)
         servers = {name: record for name, record in self.servers.items() if name not in gone}
         servers |= {record.name: record for record in change.servers}
+        touched = self._touched(change)
         tools, schemas = self.tools, self.schemas
-        if gone or change.removed_tools or change.tools or change.schemas:  # most changes concern no tool
-            tools, schemas = self._tools_after(change)
-        offers = self.offers if change.offers is None else change.offers
-        return Snapshot(
+        if touched or change.schemas:  # most changes concern no tool
+            tools = self._tools_after(touched)
+            schemas = self._schemas_after(touched, change.schemas)
+        offers = self.offers
+        if gone or change.offers is not None:
+            left = offers if change.offers is None else change.offers
+            offers = tuple(sorted((one for one in left if one.server not in gone), key=_BY_NAME))
+        after = Snapshot(
             generation=generation,
             servers=servers,
             tools=tools,
             schemas=schemas,
-            offers=tuple(sorted((o for o in offers if o.server not in gone), key=lambda o: o.name)),
+            offers=offers,
             standings=self.standings if change.standings is None else change.standings,
             placed_by=change.placed_by or self.placed_by,
             tiers_at=change.tiers_at or self.tiers_at,
             mended_by=change.mended_by or self.mended_by,
         )
+        after.__dict__.update(self._tables_after(touched, servers))
+        return after
 
-    def _tools_after(self, change: Change) -> tuple[tuple[Tool, ...], Mapping[str, bytes]]:
-        """The tools by name, and the schemas that any of them has."""
-        gone = set(change.removed_servers)
-        tools = {tool.key: tool for tool in self.tools if tool.server not in gone}
-        for key in change.removed_tools:
-            tools.pop(key, None)
-        tools |= {tool.key: tool for tool in change.tools}
-        used = {digest for tool in tools.values() for digest in tool.hashes}
-        schemas = {k: v for k, v in (*self.schemas.items(), *change.schemas.items()) if k in used}
-        return tuple(sorted(tools.values(), key=lambda tool: tool.name)), schemas
+    def _touched(self, change: Change) -> Mapping[ToolKey, Tool | None]:
+        """The tools that a change removes, as `None`, and those that it adds or replaces."""
+        gone = [tool.key for name in change.removed_servers for tool in self.by_server.get(name, ())]
+        touched: dict[ToolKey, Tool | None] = dict.fromkeys([*gone, *change.removed_tools])
+        touched.update((tool.key, tool) for tool in change.tools)
+        return touched
+
+    def _tools_after(self, touched: Mapping[ToolKey, Tool | None]) -> tuple[Tool, ...]:
+        """All tools by name, after some of them changed."""
+        if len(touched) * _MANY > len(self.tools):
+            kept = [tool for tool in self.tools if tool.key not in touched]
+            return tuple(sorted([*kept, *filter(None, touched.values())], key=_BY_NAME))
+        tools = list(self.tools)
+        for before in filter(None, map(self.by_key.get, touched)):
+            del tools[bisect_left(tools, before.name, key=_BY_NAME)]
+        for now in filter(None, touched.values()):
+            insort(tools, now, key=_BY_NAME)
+        return tuple(tools)
+
+    def _schemas_after(
+        self, touched: Mapping[ToolKey, Tool | None], added: Mapping[str, bytes]
+    ) -> Mapping[str, bytes]:
+        """The schemas that any tool has, after some tools changed."""
+        uses = self._uses_after(touched)
+        schemas = {**self.schemas, **{digest: body for digest, body in added.items() if digest in uses}}
+        for before in filter(None, map(self.by_key.get, touched)):
+            for digest in before.hashes:
+                if digest not in uses:
+                    schemas.pop(digest, None)
+        return schemas
+
+    def _uses_after(self, touched: Mapping[ToolKey, Tool | None]) -> Mapping[str, int]:
+        uses = dict(self._uses)
+        for now in filter(None, touched.values()):
+            for digest in now.hashes:
+                uses[digest] = uses.get(digest, 0) + 1
+        for before in filter(None, map(self.by_key.get, touched)):
+            for digest in before.hashes:
+                uses[digest] -= 1
+                if not uses[digest]:
+                    del uses[digest]
+        return uses
+
+    def _tables_after(
+        self, touched: Mapping[ToolKey, Tool | None], servers: Mapping[str, ServerRecord]
+    ) -> Mapping[str, Any]:
+        """The tables of the snapshot after a change, by the names of the properties that hold them."""
+        if not touched:
+            tables = {name: self.__dict__[name] for name in _TABLES if name in self.__dict__}
+            return tables | {"by_server": self._servers_after(touched, servers)}
+        by_name, by_key = dict(self.by_name), dict(self.by_key)
+        for key, now in touched.items():
+            if (before := by_key.pop(key, None)) is not None:
+                by_name.pop(before.name, None)
+            if now is not None:
+                by_key[key] = now
+        by_name.update((now.name, now) for now in touched.values() if now is not None)
+        return {
+            "by_name": by_name,
+            "by_key": by_key,
+            "by_server": self._servers_after(touched, servers),
+            "crowded": self._crowded_after(touched),
+            **self._usual_after(touched),
+            "_uses": self._uses_after(touched),
+        }
+
+    def _servers_after(
+        self, touched: Mapping[ToolKey, Tool | None], servers: Mapping[str, ServerRecord]
+    ) -> Mapping[str, tuple[Tool, ...]]:
+        """The tools of each server after some tools changed."""
+        now: dict[str, list[Tool]] = {key.server: [] for key in touched}
+        for tool in filter(None, touched.values()):
+            now[tool.server].append(tool)
+        groups = {name: tools for name, tools in self.by_server.items() if tools or name in servers}
+        groups |= {name: () for name in servers if name not in groups}
+        for name, added in now.items():
+            kept = [tool for tool in self.by_server.get(name, ()) if tool.key not in touched]
+            groups[name] = tuple(sorted([*kept, *added], key=_BY_NAME))
+            if not groups[name] and name not in servers:
+                del groups[name]
+        return groups
+
+    def _usual_after(self, touched: Mapping[ToolKey, Tool | None]) -> Mapping[str, bool]:
+        """Whether all names are usual after a change; empty if only a look at all of them can tell."""
+        if not self.has_usual_names:
+            return {}
+        return {"has_usual_names": all(map(is_short_hashed, filter(None, touched.values())))}
+
+    def _crowded_after(self, touched: Mapping[ToolKey, Tool | None]) -> Mapping[str, tuple[ToolKey, ...]]:
+        """The tools without the name that they want, after some tools changed."""
+        crowded = dict(self.crowded)
+        for before in filter(None, map(self.by_key.get, touched)):
+            if (wanted := wanted_name(before)) in crowded:
+                crowded[wanted] = tuple(key for key in crowded[wanted] if key != before.key)
+        for now in filter(None, touched.values()):
+            if (wanted := wanted_name(now)) != now.name:
+                crowded[wanted] = (*crowded.get(wanted, ()), now.key)
+        return {wanted: keys for wanted, keys in crowded.items() if keys}
 
     def schema(self, digest: str) -> Any:
         """A parsed schema by its hash; `None` if the server gave none."""

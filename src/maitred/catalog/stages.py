@@ -15,8 +15,9 @@ from typing import Any, Protocol
 from anyio import to_thread
 
 from maitred.catalog.names import publish_offers
+from maitred.catalog.naming import named_after
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.sync import CountTokens, DiscoveredServer, definition_text, named_anew
+from maitred.catalog.sync import CountTokens, DiscoveredServer, definition_text
 from maitred.model.resources import Offer, OfferKey
 from maitred.model.servers import ServerRecord, ServerSpec
 from maitred.model.tools import Mediation, RawTool, Tool, ToolKey, as_written, canonical, content_hash
@@ -111,7 +112,7 @@ def withholding_change(
     }
     tools = _changed(snapshot, marked)
     if any(bool(tool.withheld) != bool(snapshot.by_key[tool.key].withheld) for tool in tools):
-        tools = _changed(snapshot, named_anew({**snapshot.by_key, **marked}))
+        tools = _changed(snapshot, named_after(snapshot, {tool.key: tool for tool in tools}))
     offers = [
         withheld_offer(offer, withheld, keep=of is None) if offer.server == server else offer
         for offer in snapshot.offers
@@ -217,9 +218,10 @@ async def _mended(
         return [], schemas
     known = {**snapshot.schemas, **schemas}
     costs = await count([definition_text(tool, known) for tool in fresh])
-    tools: dict[ToolKey, Tool] = {tool.key: tool for tool in snapshot.tools}
+    unnamed = [] if named else [tool for name in servers for tool in snapshot.by_server.get(name, ())]
+    tools: dict[ToolKey, Tool | None] = {tool.key: tool for tool in unnamed}
     tools |= {tool.key: replace(tool, cost_tokens=cost) for tool, cost in zip(fresh, costs, strict=True)}
-    published = named_anew(tools)
+    published = named_after(snapshot, tools)
     return [tool for key, tool in published.items() if snapshot.by_key[key] != tool], schemas
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from maitred.catalog.names import publish, publish_offers
+from maitred.catalog.names import publish_offers
+from maitred.catalog.naming import named_after
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.model.resources import Offer
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
@@ -83,15 +84,23 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
 def _names_of_all(
     snapshot: Snapshot, server: str, known: Mapping[ToolKey, Tool], merged: Mapping[ToolKey, Tool]
 ) -> Mapping[ToolKey, Tool]:
-    """Tools with their published names: those of one server if it publishes the same as before, else all."""
-    if _marks(known) == _marks(merged):  # as with every call that finds its server unchanged
+    """The tools of one server with their published names, and those of others whose names change by them."""
+    was, now = _marks(known), _marks(merged)
+    touched: dict[ToolKey, Tool | None] = dict.fromkeys(key for key in was if key not in now)
+    touched |= {key: merged[key] for key in now if now[key] != was.get(key)}
+    if not touched:  # as with every call that finds its server unchanged
         return merged
-    others = {tool.key: tool for tool in snapshot.tools if tool.server != server}
-    return named_anew(others | dict(merged))
+    named = named_after(snapshot, touched)
+    own = {key: replace(merged[key], name=named[key].name) for key in merged if key in named}
+    return {**{key: tool for key, tool in named.items() if key.server != server}, **merged, **own}
 
 
 def _offers(snapshot: Snapshot, found: DiscoveredServer) -> Sequence[Offer] | None:
     """All offers after a discovery; `None` if it changes none."""
+    known = {offer.key: offer for offer in snapshot.offers if offer.server == found.spec.name}
+    same = (o.key in known and replace(o, name=known[o.key].name) == known[o.key] for o in found.offers)
+    if len(known) == len(found.offers) and all(same):  # names of offers depend on all of them
+        return None
     others = [offer for offer in snapshot.offers if offer.server != found.spec.name]
     named = publish_offers([*others, *found.offers])
     return None if {o.key: o for o in named} == snapshot.offers_by_key else named
@@ -110,8 +119,9 @@ def removal(snapshot: Snapshot, configured: Mapping[str, ServerSpec]) -> Change:
     gone = [name for name in snapshot.servers if name not in configured]
     if not gone:
         return Change()
-    kept = {tool.key: tool for tool in snapshot.tools if tool.server in configured}
-    renamed = [tool for key, tool in named_anew(kept).items() if snapshot.by_key[key] != tool]
+    removed = dict.fromkeys(tool.key for name in gone for tool in snapshot.by_server.get(name, ()))
+    named = named_after(snapshot, removed)
+    renamed = [tool for key, tool in named.items() if snapshot.by_key[key] != tool]
     left = [offer for offer in snapshot.offers if offer.server in configured]
     offers = publish_offers(left) if len(left) < len(snapshot.offers) else None
     return Change(removed_servers=gone, tools=renamed, offers=offers)
@@ -187,15 +197,3 @@ def definition_text(tool: Tool, schemas: Mapping[str, bytes]) -> str:
     if tool.annotations:
         parts.append('"annotations":' + canonical(tool.annotations).decode())
     return ",".join(parts) + "}"
-
-
-def named_anew(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, Tool]:
-    """All tools of a catalog, named together."""
-    withheld = {key for key, tool in tools.items() if tool.withheld}
-    renamed = {
-        key: tool.mending.rename
-        for key, tool in tools.items()
-        if tool.mending and tool.mending.rename and not tool.withheld
-    }
-    names = publish(tools, renamed, withheld)
-    return {k: tool if tool.name == names[k] else replace(tool, name=names[k]) for k, tool in tools.items()}
