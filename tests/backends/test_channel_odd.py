@@ -1,6 +1,8 @@
 """The line channel and what JSON cannot hold: it is mended where it comes in, and no peer is kept waiting."""
 
 import json
+import sys
+from collections.abc import Iterator
 
 import anyio
 import pytest
@@ -118,6 +120,20 @@ UNREADABLE = {
     "no id at all": b'{"jsonrpc": "2.0", "result": {"x": ',
     "in UTF-16": '{"jsonrpc": "2.0", "id": %d, "result": {}}'.encode("utf-16"),
 }
+
+
+@pytest.fixture
+def high_limit() -> Iterator[None]:
+    """Libraries raise Python's limit of nesting for a while, as Hypothesis does."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(60_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.usefixtures("high_limit")
+async def test_an_answer_with_many_levels_cannot_be_read_whatever_the_limit_of_python() -> None:
+    await test_an_answer_that_cannot_be_read_ends_its_request_and_says_so("10,000 levels")
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)

@@ -49,6 +49,7 @@ _FLOOD_UNITS = 32
 _FLOOD_S = 1.0
 _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
+_MOST_LEVELS = 700
 _EXCERPT_CHARS = 200
 _TOO_LARGE = 1e300
 _BOM = b"\xef\xbb\xbf"
@@ -460,11 +461,31 @@ def _excerpt(line: bytes) -> str:
     return f"{text}…" if len(line) > _EXCERPT_CHARS else text
 
 
+def _check_levels(value: Any) -> None:
+    """Refuse many levels, whatever Python's own limit is: libraries change it."""
+    layer = [value]
+    for _ in range(_MOST_LEVELS):
+        layer = [
+            item
+            for one in layer
+            if isinstance(one, dict | list)
+            for item in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not layer:
+            return
+    raise ValueError("it has too many levels")
+
+
 def _sendable(value: Any, depth: int = 0) -> Any:
-    """The value without what JSON cannot carry: lone surrogates are replaced, too deep nesting is refused."""
+    """The value without what JSON cannot carry: lone surrogates are replaced, too deep nesting is cut off.
+
+    Raises:
+        ValueError: So much would be cut off that the message counts as unreadable.
+    """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if depth > _DEEPEST:
+        _check_levels(value)
         return None
     if isinstance(value, dict):
         return {_sendable(key): _sendable(item, depth + 1) for key, item in value.items()}
