@@ -72,7 +72,7 @@ def test_a_snapshot_after_changes_is_what_the_store_would_load(story: list[Any])
     async def live_in(store: CatalogStore) -> None:
         snapshot = await store.load()
         for step in story:
-            change = await planned(snapshot, step)
+            change = snapshot.completed(await planned(snapshot, step))
             generation = await store.write(change, planned_on=snapshot.generation)
             assert generation is not None
             snapshot = snapshot.after(change, generation)

@@ -5,7 +5,7 @@ registered one has its manifest's review behind it. Decisions are in the registr
 comes to the same judgement.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +27,7 @@ from maitred.errors import AdmissionError
 from maitred.model.approvals import Binding, Event, EventKind
 from maitred.model.resources import OfferKey
 from maitred.model.servers import ServerRecord, ServerSpec
-from maitred.model.tools import ToolKey, canonical, content_hash
+from maitred.model.tools import Tool, ToolKey, canonical, content_hash
 from maitred.model.transports import is_judged
 from maitred.poisoning.tool_index import OtherTools, ToolNameIndex
 
@@ -85,6 +85,7 @@ class Gatekeeper:
         again.
         """
         self._judgements: dict[str, _CachedJudgement] = {}
+        self._listed: Mapping[str, Sequence[Tool]] = {}
         self._tools = ToolNameIndex()
 
     def use(self, section: Admission) -> None:
@@ -256,14 +257,21 @@ class Gatekeeper:
 
     async def _index(self) -> ToolNameIndex:
         """The names of all tools in the catalog."""
-        snapshot = self._catalog.snapshot
+        listed = self._catalog.snapshot.by_server
+        before, index = self._listed, self._tools
+        if listed is before:
+            return index
 
         def now() -> ToolNameIndex:
-            names = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
-            return self._tools.with_names(names)
+            names = {
+                server: index.names[server] if tools is before.get(server) else [t.key.name for t in tools]
+                for server, tools in listed.items()
+            }
+            return index.with_names(names)
 
-        self._tools = await anyio.to_thread.run_sync(now)
-        return self._tools
+        index = await anyio.to_thread.run_sync(now)
+        self._listed, self._tools = listed, index
+        return index
 
     async def _definition(self, digest: str) -> Definition | None:
         body = await self.registry.definition(digest) if digest else None

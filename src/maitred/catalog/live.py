@@ -109,7 +109,7 @@ class LiveCatalog:
         async with self._lock:
             while True:
                 await self._refresh()
-                change = await planner(self.snapshot)
+                change = self.snapshot.completed(await planner(self.snapshot))
                 if not change:
                     return change
                 generation = await self._written(change, planner)

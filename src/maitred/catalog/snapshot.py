@@ -8,7 +8,7 @@ import json
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final
@@ -32,7 +32,8 @@ _MANY: Final = 8
 class Change:
     """What one write does to the catalog.
 
-    Schemas are added when missing; unused ones are dropped. `offers` and `standings` replace all former
+    Schemas are added when missing. Those in `unused_schemas`, which no tool has any more, are dropped; see
+    `Snapshot.completed`. `offers` and `standings` replace all former
     ones, and `None` leaves them. Likewise an empty text leaves the marks of the state.
     `visible` says whether a reader could notice the change, and so whether the generation increases.
     """
@@ -42,6 +43,7 @@ class Change:
     tools: Sequence[Tool] = ()
     removed_tools: Sequence[ToolKey] = ()
     schemas: Mapping[str, bytes] = field(default_factory=dict)
+    unused_schemas: Sequence[str] = ()
     offers: Sequence[Offer] | None = None
     standings: Mapping[ToolKey, ToolStanding] | None = None
     placed_by: str = ""
@@ -146,6 +148,13 @@ class Snapshot:
         """The servers that were discovered at least once."""
         return frozenset(name for name, record in self.servers.items() if record.facts.era)
 
+    def completed(self, change: Change) -> Change:
+        """A change with the hashes of the schemas that no tool has after it."""
+        steps = self._steps(self._touched(change))
+        gone = [digest for digest, step in steps.items() if self._uses.get(digest, 0) + step == 0]
+        unused = [digest for digest in gone if digest in self.schemas or digest in change.schemas]
+        return change if unused == list(change.unused_schemas) else replace(change, unused_schemas=unused)
+
     def after(self, change: Change, generation: int) -> "Snapshot":
         """The snapshot after a change, without asking the store."""
         gone = set(change.removed_servers)
@@ -155,7 +164,10 @@ class Snapshot:
         tools, schemas = self.tools, self.schemas
         if touched or change.schemas:  # most changes concern no tool
             tools = self._tools_after(touched)
-            schemas = self._schemas_after(touched, change.schemas)
+            unused = self.completed(change).unused_schemas
+            schemas = {**self.schemas, **change.schemas}
+            for digest in unused:
+                schemas.pop(digest, None)
         offers = self.offers
         if gone or change.offers is not None:
             left = offers if change.offers is None else change.offers
@@ -193,28 +205,19 @@ class Snapshot:
             insort(tools, now, key=_BY_NAME)
         return tuple(tools)
 
-    def _schemas_after(
-        self, touched: Mapping[ToolKey, Tool | None], added: Mapping[str, bytes]
-    ) -> Mapping[str, bytes]:
-        """The schemas that any tool has, after some tools changed."""
-        uses = self._uses_after(touched)
-        schemas = {**self.schemas, **{digest: body for digest, body in added.items() if digest in uses}}
+    def _steps(self, touched: Mapping[ToolKey, Tool | None]) -> Mapping[str, int]:
+        """How many tools more, or less, have a schema after some tools changed."""
+        steps: Counter[str] = Counter()
+        for now in filter(None, touched.values()):
+            steps.update(now.hashes)
         for before in filter(None, map(self.by_key.get, touched)):
-            for digest in before.hashes:
-                if digest not in uses:
-                    schemas.pop(digest, None)
-        return schemas
+            steps.subtract(before.hashes)
+        return steps
 
     def _uses_after(self, touched: Mapping[ToolKey, Tool | None]) -> Mapping[str, int]:
         uses = dict(self._uses)
-        for now in filter(None, touched.values()):
-            for digest in now.hashes:
-                uses[digest] = uses.get(digest, 0) + 1
-        for before in filter(None, map(self.by_key.get, touched)):
-            for digest in before.hashes:
-                uses[digest] -= 1
-                if not uses[digest]:
-                    del uses[digest]
+        for digest, step in self._steps(touched).items():
+            uses[digest] = uses.get(digest, 0) + step
         return uses
 
     def _tables_after(

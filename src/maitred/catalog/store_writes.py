@@ -42,10 +42,8 @@ def _apply(connection: sa.Connection, change: Change) -> None:
     put(connection, servers, [_server_row(record) for record in change.servers])
     put(connection, schemas, [{"hash": digest, "body": body} for digest, body in change.schemas.items()])
     put(connection, tools, [_tool_row(tool) for tool in change.tools])
-    if change.removed_tools or change.removed_servers or change.tools:
-        hashes = (tools.c.input_hash, tools.c.output_hash, tools.c.raw_input_hash)
-        used = sa.union(*(sa.select(column) for column in hashes))
-        connection.execute(sa.delete(schemas).where(schemas.c.hash.not_in(used)))
+    for digest in change.unused_schemas:
+        connection.execute(sa.delete(schemas).where(schemas.c.hash == digest))
     _apply_whole(connection, change)
 
 

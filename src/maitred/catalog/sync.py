@@ -124,7 +124,7 @@ def removal(snapshot: Snapshot, configured: Mapping[str, ServerSpec]) -> Change:
     renamed = [tool for key, tool in named.items() if snapshot.by_key[key] != tool]
     left = [offer for offer in snapshot.offers if offer.server in configured]
     offers = publish_offers(left) if len(left) < len(snapshot.offers) else None
-    return Change(removed_servers=gone, tools=renamed, offers=offers)
+    return snapshot.completed(Change(removed_servers=gone, tools=renamed, offers=offers))
 
 
 def _unknown(spec: ServerSpec, reason: str) -> ServerRecord:

@@ -63,7 +63,7 @@ class ToolNameIndex:
     def _use(self, names: Mapping[str, Collection[str]]) -> None:
         for server in self.names.keys() | names.keys():
             before, after = self.names.get(server, ()), names.get(server, ())
-            if before == after:
+            if before is after or before == after:
                 continue
             for table, keys in ((self._by_name, _names), (self._by_look, _looks)):
                 old, new = keys(before), keys(after)

@@ -30,6 +30,8 @@ _RETRY_S = 30.0
 _MAX_CLAUSES = 8
 _LENGTH_ERROR = 0.02
 _FLOAT16_BYTES = 2
+_PRUNE_SHARE = 8
+"""Obsolete vectors are looked for once an eighth of all was made again, since each look reads them all."""
 
 
 class VectorCache(Protocol):
@@ -61,6 +63,7 @@ class BackgroundVectors:
         self._bytes = 0
         self._why = ""
         self._not_kept = ""
+        self._unpruned = 0
         self._retry_at = 0.0
         self._queries: LRUCache[str, Vectors] = LRUCache(_CACHED_QUERIES)
         self._index: HybridIndex | None = None
@@ -166,8 +169,10 @@ class BackgroundVectors:
             self.version += 1
             await self._save(fresh)
         self._recover()
-        if rows and not self._not_kept:
+        self._unpruned += len(rows)
+        if rows and self._unpruned * _PRUNE_SHARE >= index.tools and not self._not_kept:
             await self._prune(index)
+            self._unpruned = 0
 
     async def _ready_embedder(self) -> Embedder | None:
         """Return the embedder after a test query, so that one that cannot work is never used."""

@@ -1,5 +1,6 @@
 """Which tool is in which row of the index, and which rows a search may use."""
 
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -22,6 +23,7 @@ class Rows:
         self.capacity = 0
         self.tools: dict[int, Tool] = {}
         self._rows: dict[ToolKey, int] = {}
+        self._by_server: Mapping[str, Sequence[Tool]] = {}
         self._exact: dict[str, list[int]] = {}
         self._server_numbers: dict[str, int] = {}
         self._server_names: dict[str, list[int]] = {}
@@ -31,12 +33,20 @@ class Rows:
         self._hidden: Mask = np.zeros(64, np.bool_)
 
     def step(self, snapshot: Snapshot) -> tuple[list[int], list[tuple[int, Tool]]]:
-        """Bring the rows to a snapshot; return the removed rows and the new rows."""
-        by_key = snapshot.by_key
-        removed = [row for key, row in self._rows.items() if by_key.get(key) != self.tools[row]]
+        """Bring the rows to a snapshot; return the removed rows and the new rows.
+
+        Only servers are looked at whose tools the snapshot does not share with the one before.
+        """
+        before, now = self._by_server, snapshot.by_server
+        servers = before.keys() | now.keys()
+        changed = [server for server in servers if before.get(server) is not now.get(server)]
+        known = [self._rows[tool.key] for server in changed for tool in before.get(server, ())]
+        removed = [row for row in known if snapshot.by_key.get(self.tools[row].key) != self.tools[row]]
         for row in removed:
             self._drop(row)
-        fresh = [(self._take(tool), tool) for tool in snapshot.tools if tool.key not in self._rows]
+        added = [tool for server in changed for tool in now.get(server, ()) if tool.key not in self._rows]
+        fresh = [(self._take(tool), tool) for tool in sorted(added, key=lambda tool: tool.name)]
+        self._by_server = now
         self._masks.clear()
         return removed, fresh
 
