@@ -7,7 +7,7 @@ of changed tools are made again. With many thousands of tools only the copying r
 import json
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -154,6 +154,20 @@ class Snapshot:
         gone = [digest for digest, step in steps.items() if self._uses.get(digest, 0) + step == 0]
         unused = [digest for digest in gone if digest in self.schemas or digest in change.schemas]
         return change if unused == list(change.unused_schemas) else replace(change, unused_schemas=unused)
+
+    def portion(self, change: Change, servers: Collection[str]) -> "Snapshot":
+        """The tools of some servers after a change, with their schemas, as a snapshot of them alone."""
+        touched = self._touched(change)
+        kept = [t for name in servers for t in self.by_server.get(name, ()) if t.key not in touched]
+        tools = [*kept, *(tool for tool in touched.values() if tool and tool.server in servers)]
+        digests = {digest for tool in tools for digest in tool.hashes if digest}
+        records = {name: self.servers[name] for name in servers if name in self.servers}
+        return Snapshot(
+            generation=self.generation,
+            servers=records | {one.name: one for one in change.servers if one.name in servers},
+            tools=tuple(sorted(tools, key=_BY_NAME)),
+            schemas={d: change.schemas[d] if d in change.schemas else self.schemas[d] for d in digests},
+        )
 
     def after(self, change: Change, generation: int) -> "Snapshot":
         """The snapshot after a change, without asking the store."""

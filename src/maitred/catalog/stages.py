@@ -175,54 +175,62 @@ async def with_mendings(
     snapshot: Snapshot, change: Change, servers: Sequence[str], mender: ToolMediator, count: CountTokens
 ) -> Change:
     """A change, such as that of a server's discovery, with all tools of some servers mended."""
-    touches = change.tools or change.removed_tools or change.removed_servers
-    after = snapshot.after(change, snapshot.generation) if touches else snapshot
     renamed = any(
         tool.mending and tool.mending.rename for name in servers for tool in snapshot.by_server.get(name, ())
     )
-    mended, schemas = await _mended(after, servers, mender, count, named=not renamed)
-    if not mended:
+    fresh, schemas = await _mended(snapshot.portion(change, servers), servers, mender)
+    if not fresh and not renamed:  # as for nearly every call that finds its server unchanged
         return change
-    fresh = {tool.key: tool for tool in (*change.tools, *mended)}
-    return replace(change, tools=list(fresh.values()), schemas={**change.schemas, **schemas}, visible=True)
+    after = snapshot.after(change, snapshot.generation)
+    unnamed = [tool for name in servers for tool in after.by_server.get(name, ())] if renamed else []
+    published = await _published(after, fresh, schemas, count, unnamed=unnamed)
+    if not published:
+        return change
+    tools = {tool.key: tool for tool in (*change.tools, *published)}
+    return replace(change, tools=list(tools.values()), schemas={**change.schemas, **schemas}, visible=True)
 
 
 async def remending(snapshot: Snapshot, mender: ToolMediator, count: CountTokens) -> Change:
     """The change that mends all tools by these rules; empty if these rules mended them already."""
     if snapshot.mended_by == mender.fingerprint:
         return Change()
-    mended, schemas = await _mended(snapshot, list(snapshot.by_server), mender, count, named=True)
-    return Change(tools=mended, schemas=schemas, mended_by=mender.fingerprint, visible=bool(mended))
+    fresh, schemas = await _mended(snapshot, list(snapshot.by_server), mender)
+    published = await _published(snapshot, fresh, schemas, count)
+    return Change(tools=published, schemas=schemas, mended_by=mender.fingerprint, visible=bool(published))
 
 
 async def _mended(
-    snapshot: Snapshot, servers: Sequence[str], mender: ToolMediator, count: CountTokens, *, named: bool
+    snapshot: Snapshot, servers: Sequence[str], mender: ToolMediator
 ) -> tuple[list[Tool], dict[str, bytes]]:
-    """The tools that are published differently than before, and new schemas.
-
-    If names change, tools of any server may be among them. `named` says that all tools have their final
-    names already, if no tool is mended differently.
-    """
+    """The tools that are to be published differently than before, under their old names, and new schemas."""
     schemas: dict[str, bytes] = {}
     fresh: list[Tool] = []
     for server in servers:
-        before = snapshot.by_server.get(server, ())
         mendable = mendable_tools(snapshot, server)
         told = await mender.mend(server, raw_tools(snapshot, server))
         answers = {tool.key: answer for tool, answer in zip(mendable, told, strict=True)}
-        for tool in before:
+        for tool in snapshot.by_server.get(server, ()):
             now = _applied(tool.raw, answers.get(tool.key), schemas)
             if replace(now, cost_tokens=tool.cost_tokens) != tool:
                 fresh.append(now)
-    if named and not fresh:  # naming thousands of tools takes longer than all the rest
-        return [], schemas
+    return fresh, schemas
+
+
+async def _published(
+    snapshot: Snapshot,
+    fresh: Sequence[Tool],
+    schemas: Mapping[str, bytes],
+    count: CountTokens,
+    *,
+    unnamed: Sequence[Tool] = (),
+) -> list[Tool]:
+    """Mended tools and those of `unnamed` with their names, and all others whose names change by it."""
     known = {**snapshot.schemas, **schemas}
     costs = await count([definition_text(tool, known) for tool in fresh])
-    unnamed = [] if named else [tool for name in servers for tool in snapshot.by_server.get(name, ())]
     tools: dict[ToolKey, Tool | None] = {tool.key: tool for tool in unnamed}
     tools |= {tool.key: replace(tool, cost_tokens=cost) for tool, cost in zip(fresh, costs, strict=True)}
-    published = named_after(snapshot, tools)
-    return [tool for key, tool in published.items() if snapshot.by_key[key] != tool], schemas
+    named = named_after(snapshot, tools)
+    return [tool for key, tool in named.items() if snapshot.by_key[key] != tool]
 
 
 def mendable_tools(snapshot: Snapshot, server: str) -> list[Tool]:
@@ -285,8 +293,7 @@ class Placer(Protocol):
 
 async def with_placements(snapshot: Snapshot, change: Change, server: str, placer: Placer) -> Change:
     """The change of one server's discovery, with all its tools placed."""
-    after = snapshot.after(change, snapshot.generation)
-    placed = await to_thread.run_sync(_place, after, server, placer)
+    placed = await to_thread.run_sync(_place, snapshot.portion(change, [server]), server, placer)
     if not placed:
         return change
     fresh = {tool.key: tool for tool in (*change.tools, *placed)}
