@@ -24,6 +24,7 @@ from bench.processes import held_by
 from bench.queries import make_queries
 from bench.replicas import replicate, tools_of
 from bench.values import PeerError
+from maitred.catalog.discovery import Report
 from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import gateway_with_tools
 from maitred.evaluation.metrics import percentile
@@ -48,12 +49,16 @@ class Took:
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """One index. `build` is from nothing, `update` after `CHANGED` tools changed; MiB are what both added."""
+    """One index. `build` is from nothing, `update` after `CHANGED` tools changed; MiB are what both added.
+
+    `discovery` is the listing, judging and storing of the changed tools; `None` for what has no catalog.
+    """
 
     tools: int
     servers: int
     queries: int
     build: Took
+    discovery: Took | None
     update: Took
     p50: Took
     p95: Took
@@ -70,12 +75,17 @@ async def probe_maitred(tools: Sequence[RawTool], queries: Sequence[str], mode: 
         taken = [await timed(gateway.search([query], limit=_RESULTS, viewer=LOCAL_USER)) for query in queries]
         mib = _resident() - before
         server.change()
-        [report] = await gateway.sync([_LIVE], viewer=LOCAL_USER)
-        if report.changed != CHANGED:
-            raise PeerError(f"{report.changed} tools changed, not {CHANGED}: {report.error}")
+        reports: list[Report] = []
+
+        async def discover() -> None:
+            reports.extend(await gateway.sync([_LIVE], viewer=LOCAL_USER))
+
+        discovery = await timed(discover())
+        if reports[0].changed != CHANGED:
+            raise PeerError(f"{reports[0].changed} tools changed, not {CHANGED}: {reports[0].error}")
         update = await timed(gateway.warm(wholly=True))
         note = gateway.semantics.note
-    return _probed(tools, taken, build=build, update=update, mib=mib, note=note)
+    return _probed(tools, taken, build=build, discovery=discovery, update=update, mib=mib, note=note)
 
 
 async def probe_fastmcp(tools: Sequence[RawTool], queries: Sequence[str]) -> Probed:
@@ -89,7 +99,7 @@ async def probe_fastmcp(tools: Sequence[RawTool], queries: Sequence[str]) -> Pro
     mib = _resident() - before
     index.change([replace(tool, description=f"{tool.description} Changed.") for tool in tools[:CHANGED]])
     update = await timed(index.search(queries[0]))
-    return _probed(tools, taken, build=build, update=update, mib=mib, note="")
+    return _probed(tools, taken, build=build, discovery=None, update=update, mib=mib, note="")
 
 
 class LiveServer:
@@ -125,13 +135,21 @@ async def timed(action: Awaitable[object]) -> Took:
 
 
 def _probed(
-    tools: Sequence[RawTool], taken: Sequence[Took], *, build: Took, update: Took, mib: float, note: str
+    tools: Sequence[RawTool],
+    taken: Sequence[Took],
+    *,
+    build: Took,
+    discovery: Took | None,
+    update: Took,
+    mib: float,
+    note: str,
 ) -> Probed:
     return Probed(
         tools=len(tools),
         servers=len({tool.key.server for tool in tools}),
         queries=len(taken),
         build=build,
+        discovery=discovery,
         update=update,
         p50=_at(taken, 0.5),
         p95=_at(taken, 0.95),

@@ -185,12 +185,14 @@ def show_scale(console: Console, scale: Scale) -> None:
         (
             one.program, f"{one.probed.tools:,}", str(one.probed.servers), str(one.probed.queries),
             _both(one.probed.p50), _both(one.probed.p95), _both(one.probed.build, 0),
+            _both(one.probed.discovery, 0) if one.probed.discovery else "-",
             _both(one.probed.update, 0), f"{one.probed.mib:.0f}",
         )
         for one in scale.results
     ]  # fmt: skip
     heads = (
-        "program", "tools", "servers", "queries", "p50", "p95", "build", f"update {CHANGED} tools", "MiB",
+        "program", "tools", "servers", "queries", "p50", "p95", "build",
+        f"discover {CHANGED} changed", "update", "MiB",
     )  # fmt: skip
     caption = (
         f"copies of the {scale.corpus} corpus; milliseconds of one phrase as wall (processor, all threads);"

@@ -89,6 +89,6 @@ def _probe(program: str, mode: str, tools: int, queries: int, path: Path) -> Pro
     if done.returncode:
         raise PeerError(f"it ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     value: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    for key in ("build", "update", "p50", "p95"):
-        value[key] = Took(**value[key])
+    for key in ("build", "discovery", "update", "p50", "p95"):
+        value[key] = Took(**value[key]) if value[key] else None
     return Probed(**value)
