@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from maitred.admission.schema_diff import SchemaDifference, Weight, differences, rewording_clause, short
 from maitred.backends.listing import extra_fields
+from maitred.model.nesting import depth_within
 from maitred.model.resources import Offer
 from maitred.model.tools import RawTool, canonical
 from maitred.wording import count_of
@@ -178,7 +179,7 @@ def _schema(key: str, schema: Any) -> dict[str, Any]:
     """A schema in stored form: normalised, or its hash under a key of its own."""
     if schema is None:
         return {}
-    if _depth_within(schema, _MAX_DEPTH):
+    if depth_within(schema, _MAX_DEPTH):
         normal = _normal(schema)
         body = canonical(normal)
         if len(body) <= MAX_SCHEMA_BYTES:
@@ -189,20 +190,6 @@ def _schema(key: str, schema: Any) -> dict[str, Any]:
         hasher.update(piece)
         size += len(piece)
     return {f"{key}_hash": hasher.hexdigest(), f"{key}_bytes": size}
-
-
-def _depth_within(value: Any, limit: int) -> bool:
-    level = [value]
-    for _ in range(limit):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, Mapping | list)
-            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
-        ]
-        if not level:
-            return True
-    return False
 
 
 def _normal(value: Any) -> Any:

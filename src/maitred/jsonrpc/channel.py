@@ -38,6 +38,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from maitred.background import Background
 from maitred.jsonrpc.context import Inbound
 from maitred.jsonrpc.errors import ChannelClosedError, RequestTimedOutError, UnreadableMessageError
+from maitred.model.nesting import depth_within
 from maitred.token_bucket import TokenBucket
 
 log = structlog.get_logger(__name__)
@@ -461,21 +462,6 @@ def _excerpt(line: bytes) -> str:
     return f"{text}…" if len(line) > _EXCERPT_CHARS else text
 
 
-def _check_levels(value: Any) -> None:
-    """Refuse many levels, whatever Python's own limit is: libraries change it."""
-    layer = [value]
-    for _ in range(_MOST_LEVELS):
-        layer = [
-            item
-            for one in layer
-            if isinstance(one, dict | list)
-            for item in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not layer:
-            return
-    raise ValueError("it has too many levels")
-
-
 def _sendable(value: Any, depth: int = 0) -> Any:
     """The value without what JSON cannot carry: lone surrogates are replaced, too deep nesting is cut off.
 
@@ -485,7 +471,8 @@ def _sendable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if depth > _DEEPEST:
-        _check_levels(value)
+        if not depth_within(value, _MOST_LEVELS):  # whatever Python's own limit is: libraries change it
+            raise ValueError("it has too many levels")
         return None
     if isinstance(value, dict):
         return {_sendable(key): _sendable(item, depth + 1) for key, item in value.items()}
