@@ -6,11 +6,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.catalog.makers import Counter, found, open_store, raw
+from tests.catalog.makers import Counter, found, open_store, raw, spec
 
 from maitred.catalog.live import CheckedStore, LiveCatalog, Planner
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.sync import DiscoveredServer, failure, plan
+from maitred.catalog.sync import DiscoveredServer, failure, plan, removal
 from maitred.errors import StoreError
 
 pytestmark = pytest.mark.anyio
@@ -205,6 +205,29 @@ class FullDisk:
         if not self.room:
             raise StoreError("c.db", await self.check())
         return await self._store.write(change, planned_on=planned_on)
+
+
+async def test_a_schema_stays_stored_while_a_change_that_frees_it_is_not(tmp_path: Path) -> None:
+    """What cannot be written at a start is served, but the store still has the tools that it removes."""
+    shared, other = ({"type": "object", "title": title} for title in ("shared", "other"))
+    async with opened(tmp_path / "c.db") as first, open_store(tmp_path / "c.db") as store:
+        await first.change(finds(found("a", raw("a", "t", input_schema=shared))))
+        await first.change(finds(found("b", raw("b", "t", input_schema=shared))))
+        disk = FullDisk(store)
+        catalog = LiveCatalog(disk)
+        await catalog.refresh()
+
+        async def without_a(snapshot: Snapshot) -> Change:
+            return removal(snapshot, {"b": spec("b")})
+
+        with catalog.serving_unwritten():
+            await catalog.change(without_a)
+        disk.room = True
+        await catalog.change(finds(found("b", raw("b", "t", input_schema=other))))
+        stored = await store.load()
+
+    kept = stored.by_name["a__t"]
+    assert stored.schema(kept.input_hash) == shared
 
 
 async def test_what_a_start_takes_over_is_served_though_it_cannot_be_written(tmp_path: Path) -> None:

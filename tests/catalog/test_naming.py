@@ -73,3 +73,26 @@ def test_names_after_a_change_are_those_of_all_together(story: list[list[Tool | 
             name: set(keys) for name, keys in again.crowded.items()
         }
         assert snapshot.has_usual_names == again.has_usual_names
+
+
+def test_a_snapshot_in_another_order_loses_no_tool_by_a_change() -> None:
+    """A database may sort by the rules of a language; where a tool is not at its place, all are sorted."""
+    named = named_together(
+        {_key("s", name): replace(TOOL, key=_key("s", name)) for name in ["alpha", "Zeta", "beta"]}
+    )
+    snapshot = Snapshot(tools=tuple(sorted(named.values(), key=lambda tool: tool.name.casefold())))
+    changed = replace(snapshot.by_name["s__Zeta"], withheld="waits")
+
+    after = snapshot.after(Change(tools=[changed]), 1)
+
+    assert [tool.name for tool in after.tools] == ["s__Zeta", "s__alpha", "s__beta"]
+    assert after.tools[0] is changed
+
+
+def test_a_schema_that_is_missing_hides_no_tool_and_comes_back() -> None:
+    """It may be gone by a fault of another process; the next discovery stores it again."""
+    tool = replace(TOOL, key=_key("s", "t"), name="s__t", input_hash="gone")
+    snapshot = Snapshot(tools=(tool,))
+
+    assert snapshot.portion(Change(), ["s"]).tools == (tool,)
+    assert snapshot.schema("gone") is None

@@ -118,7 +118,9 @@ async def test_a_removed_server_takes_its_tools_and_schemas_with_it(tmp_path: Pa
     async with open_store(tmp_path / "c.db") as store:
         known = await write(store, a, found("b", raw("b", "t", input_schema=shared)))
         assert len(known.schemas) == 2
-        await store.write(removal(known, {"b": found("b").spec}), planned_on=known.generation)
+        await store.write(
+            known.completed(removal(known, {"b": found("b").spec})), planned_on=known.generation
+        )
         left = await store.load()
 
     assert list(left.servers) == ["b"]

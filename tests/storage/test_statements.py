@@ -54,15 +54,9 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
     "generation": (store.GENERATION, lambda _: sa.select(t.state.c.generation)),
     "state": (store.STATE, lambda _: sa.select(*columns(t.state, store.STATE_COLUMNS))),
     "servers": (store.SERVERS, lambda _: sa.select(*columns(t.servers, store.SERVER_COLUMNS))),
-    "tools": (
-        store.TOOLS,
-        lambda _: sa.select(*columns(t.tools, store.TOOL_COLUMNS)).order_by(t.tools.c.name),
-    ),
+    "tools": (store.TOOLS, lambda _: sa.select(*columns(t.tools, store.TOOL_COLUMNS))),
     "schemas": (store.SCHEMAS, lambda _: sa.select(*columns(t.schemas, store.SCHEMA_COLUMNS))),
-    "offers": (
-        store.OFFERS,
-        lambda _: sa.select(*columns(t.offers, store.OFFER_COLUMNS)).order_by(t.offers.c.name),
-    ),
+    "offers": (store.OFFERS, lambda _: sa.select(*columns(t.offers, store.OFFER_COLUMNS))),
     "standings": (store.STANDINGS, lambda _: sa.select(*columns(t.standings, store.STANDING_COLUMNS))),
     "usage: add calls": (recorder._ADD_CALLS, add_calls),
     "usage: add tokens": (recorder._ADD_TOKENS, add_tokens),

@@ -63,7 +63,7 @@ async def test_the_catalog(database: Database, other: Database) -> None:
 
     written = empty.after(change, 1)
     assert read == written
-    assert await second.write(removal(read, {}), planned_on=1) == 2
+    assert await second.write(read.completed(removal(read, {})), planned_on=1) == 2
     left = await store.load()
     assert (left.tools, dict(left.schemas)) == ((), {})
 

@@ -109,9 +109,11 @@ class LiveCatalog:
         async with self._lock:
             while True:
                 await self._refresh()
-                change = self.snapshot.completed(await planner(self.snapshot))
+                change = await planner(self.snapshot)
                 if not change:
                     return change
+                if not self._unwritten:  # else the store may have tools of which this snapshot knows no more
+                    change = self.snapshot.completed(change)
                 generation = await self._written(change, planner)
                 if generation is not None:  # else another process wrote in between: plan again
                     self._swap(self.snapshot.after(change, generation))

@@ -22,7 +22,16 @@ from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ToolStanding
 
 _BY_NAME: Final = attrgetter("name")
-_TABLES: Final = ("by_name", "by_key", "by_category", "crowded", "formerly", "has_usual_names", "_uses")
+_TABLES: Final = (
+    "by_name",
+    "by_key",
+    "by_category",
+    "crowded",
+    "formerly",
+    "has_usual_names",
+    "_unused",
+    "_uses",
+)
 """The properties that depend on the tools alone."""
 _MANY: Final = 8
 """Where one of so many tools changes, all are sorted, since single insertions would take longer."""
@@ -109,6 +118,11 @@ class Snapshot:
         return all(is_short_hashed(self.by_key[key]) for keys in self.crowded.values() for key in keys)
 
     @cached_property
+    def _unused(self) -> Collection[str]:
+        """The hashes of schemas that no tool has, as another process may have left them."""
+        return frozenset(digest for digest in self.schemas if not self._uses.get(digest))
+
+    @cached_property
     def _uses(self) -> Mapping[str, int]:
         """How many tools have a schema, by its hash."""
         return Counter(digest for tool in self.tools for digest in tool.hashes)
@@ -150,10 +164,17 @@ class Snapshot:
 
     def completed(self, change: Change) -> Change:
         """A change with the hashes of the schemas that no tool has after it."""
-        steps = self._steps(self._touched(change))
-        gone = [digest for digest, step in steps.items() if self._uses.get(digest, 0) + step == 0]
-        unused = [digest for digest in gone if digest in self.schemas or digest in change.schemas]
-        return change if unused == list(change.unused_schemas) else replace(change, unused_schemas=unused)
+        if not (touched := self._touched(change)):
+            return change
+        steps = self._steps(touched)
+        digests = [*self._unused, *(digest for digest in steps if digest not in self._unused)]
+        unused = [
+            digest
+            for digest in digests
+            if self._uses.get(digest, 0) + steps.get(digest, 0) == 0
+            and (digest in self.schemas or digest in change.schemas)
+        ]
+        return replace(change, unused_schemas=unused) if unused else change
 
     def portion(self, change: Change, servers: Collection[str]) -> "Snapshot":
         """The tools of some servers after a change, with their schemas, as a snapshot of them alone."""
@@ -166,7 +187,7 @@ class Snapshot:
             generation=self.generation,
             servers=records | {one.name: one for one in change.servers if one.name in servers},
             tools=tuple(sorted(tools, key=_BY_NAME)),
-            schemas={d: change.schemas[d] if d in change.schemas else self.schemas[d] for d in digests},
+            schemas={d: body for d in digests if (body := change.schemas.get(d) or self.schemas.get(d))},
         )
 
     def after(self, change: Change, generation: int) -> "Snapshot":
@@ -209,12 +230,15 @@ class Snapshot:
 
     def _tools_after(self, touched: Mapping[ToolKey, Tool | None]) -> tuple[Tool, ...]:
         """All tools by name, after some of them changed."""
-        if len(touched) * _MANY > len(self.tools):
+        before = list(filter(None, map(self.by_key.get, touched)))
+        places = [bisect_left(self.tools, tool.name, key=_BY_NAME) for tool in before]
+        found = all(self.tools[at : at + 1] == (tool,) for at, tool in zip(places, before, strict=True))
+        if not found or len(touched) * _MANY > len(self.tools):
             kept = [tool for tool in self.tools if tool.key not in touched]
             return tuple(sorted([*kept, *filter(None, touched.values())], key=_BY_NAME))
         tools = list(self.tools)
-        for before in filter(None, map(self.by_key.get, touched)):
-            del tools[bisect_left(tools, before.name, key=_BY_NAME)]
+        for at in sorted(places, reverse=True):
+            del tools[at]
         for now in filter(None, touched.values()):
             insort(tools, now, key=_BY_NAME)
         return tuple(tools)
@@ -254,6 +278,7 @@ class Snapshot:
             "by_server": self._servers_after(touched, servers),
             "crowded": self._crowded_after(touched),
             **self._usual_after(touched),
+            "_unused": frozenset(),
             "_uses": self._uses_after(touched),
         }
 

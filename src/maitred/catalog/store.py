@@ -7,6 +7,7 @@ JSON columns are read as text. Equal texts share one value, which no code change
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -57,17 +58,16 @@ STATE_COLUMNS: Final = ("generation", "placed_by", "tiers_at", "mended_by")
 SCHEMA_COLUMNS: Final = ("hash", "body")
 
 
-def _select(table: str, columns: Sequence[str], order: str = "") -> str:
-    by = f" ORDER BY {table}.{order}" if order else ""
-    return f"SELECT {', '.join(f'{table}.{name}' for name in columns)} FROM {table}{by}"  # noqa: S608  # our own names
+def _select(table: str, columns: Sequence[str]) -> str:
+    return f"SELECT {', '.join(f'{table}.{name}' for name in columns)} FROM {table}"  # noqa: S608  # our own names
 
 
 GENERATION: Final = _select("state", ("generation",))
 STATE: Final = _select("state", STATE_COLUMNS)
 SERVERS: Final = _select("servers", SERVER_COLUMNS)
-TOOLS: Final = _select("tools", TOOL_COLUMNS, "name")
+TOOLS: Final = _select("tools", TOOL_COLUMNS)
 SCHEMAS: Final = _select("schemas", SCHEMA_COLUMNS)
-OFFERS: Final = _select("offers", OFFER_COLUMNS, "name")
+OFFERS: Final = _select("offers", OFFER_COLUMNS)
 STANDINGS: Final = _select("standings", STANDING_COLUMNS)
 
 _json = lru_cache(maxsize=4_096)(from_json)
@@ -146,13 +146,14 @@ def _generation(connection: DriverConnection) -> int:
 
 
 def _load(connection: DriverConnection) -> Snapshot:
+    """Read everything; sorted here, since databases sort by the rules of a language."""
     generation, placed_by, tiers_at, mended_by = connection.execute(STATE).fetchone()
     return Snapshot(
         generation=int(generation),
         servers={row[0]: _record(row) for row in connection.execute(SERVERS)},
-        tools=tuple(map(_tool, connection.execute(TOOLS))),
+        tools=tuple(sorted(map(_tool, connection.execute(TOOLS)), key=attrgetter("name"))),
         schemas={digest: bytes(body) for digest, body in connection.execute(SCHEMAS)},
-        offers=tuple(map(_offer, connection.execute(OFFERS))),
+        offers=tuple(sorted(map(_offer, connection.execute(OFFERS)), key=attrgetter("name"))),
         standings=dict(map(_standing, connection.execute(STANDINGS))),
         placed_by=placed_by,
         tiers_at=tiers_at,

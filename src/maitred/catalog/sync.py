@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from maitred.catalog.names import publish_offers
+from maitred.catalog.names import publish_offers, wanted_name
 from maitred.catalog.naming import named_after
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.model.resources import Offer
@@ -75,7 +75,7 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         servers=[record],
         tools=changed,
         removed_tools=removed,
-        schemas={k: v for k, v in schemas.items() if k in used},
+        schemas={k: v for k, v in schemas.items() if k in used or k not in snapshot.schemas},
         offers=offers,
         visible=bool(seen) or _noticeable(before) != _noticeable(record),
     )
@@ -124,7 +124,7 @@ def removal(snapshot: Snapshot, configured: Mapping[str, ServerSpec]) -> Change:
     renamed = [tool for key, tool in named.items() if snapshot.by_key[key] != tool]
     left = [offer for offer in snapshot.offers if offer.server in configured]
     offers = publish_offers(left) if len(left) < len(snapshot.offers) else None
-    return snapshot.completed(Change(removed_servers=gone, tools=renamed, offers=offers))
+    return Change(removed_servers=gone, tools=renamed, offers=offers)
 
 
 def _unknown(spec: ServerSpec, reason: str) -> ServerRecord:
@@ -162,9 +162,9 @@ def _draft(raw: RawTool, schemas: dict[str, bytes], notes: list[str], withheld: 
     )
 
 
-def _marks(tools: Mapping[ToolKey, Tool]) -> Mapping[ToolKey, bool]:
+def _marks(tools: Mapping[ToolKey, Tool]) -> Mapping[ToolKey, tuple[bool, str]]:
     """Everything on which names depend."""
-    return {key: bool(tool.withheld) for key, tool in tools.items()}
+    return {key: (bool(tool.withheld), wanted_name(tool)) for key, tool in tools.items()}
 
 
 def _name(tool: Tool | None) -> str:

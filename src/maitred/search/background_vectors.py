@@ -3,6 +3,7 @@
 An error of an embedder or of the cache goes to `Semantics.why` or to the log. A search never fails by it.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -63,7 +64,7 @@ class BackgroundVectors:
         self._bytes = 0
         self._why = ""
         self._not_kept = ""
-        self._unpruned = 0
+        self._unpruned = math.inf  # a process looks once, however little it makes
         self._retry_at = 0.0
         self._queries: LRUCache[str, Vectors] = LRUCache(_CACHED_QUERIES)
         self._index: HybridIndex | None = None
@@ -170,7 +171,7 @@ class BackgroundVectors:
             await self._save(fresh)
         self._recover()
         self._unpruned += len(rows)
-        if rows and self._unpruned * _PRUNE_SHARE >= index.tools and not self._not_kept:
+        if rows and self._unpruned * _PRUNE_SHARE >= index.tools and not self._not_kept and not index.missing:
             await self._prune(index)
             self._unpruned = 0
 
@@ -230,7 +231,7 @@ class BackgroundVectors:
             self._cannot_keep(error)
 
     async def _prune(self, index: "HybridIndex") -> None:
-        if self._cache is None or index.missing:
+        if self._cache is None:
             return
         try:
             await self._cache.prune(self._model, index.digests())
