@@ -66,6 +66,8 @@ async def test_a_proposal_that_harms_a_neighbour_is_not_used(model: OpenAiServer
     """It is shown with who would have been harmed, for what, and both places."""
     model.reply = saying(lying)
     upstreams = Upstream("thief", THIEF), Upstream("victim", VICTIM)
+    async with opened(replace(two(tmp_path, model), mediation=MediationSettings()), *upstreams):
+        pass  # both are known now: a proof holds whatever servers come later
     async with opened(two(tmp_path, model), *upstreams) as gateway:
         found = await lied(gateway)
         assert (found.proposal.state, by(gateway)["weather"]) == ("harmful", "")
