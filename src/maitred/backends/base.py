@@ -351,7 +351,8 @@ class ConnectOptions:
     `folder` is where the clients of the connection work, if all of them work there. A server that asks for
     roots gets it as the only one.
     `asks` says that the server has asked callers before in a way that names none; see
-    `maitred.backends.callers`. `on_ask` is called when it does.
+    `maitred.backends.callers`. `on_ask` is called when it does. `on_cannot_ask` is called when a server of
+    the stateless era could not send a request to a caller, which it could in the handshake era.
     """
 
     era: EraChoice
@@ -359,6 +360,7 @@ class ConnectOptions:
     folder: str = ""
     asks: bool = False
     on_ask: Callable[[], None] = lambda: None
+    on_cannot_ask: Callable[[], None] = lambda: None
 
 
 class Backend(ABC):

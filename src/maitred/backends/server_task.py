@@ -248,7 +248,7 @@ class ServerTask:
         self._fault: Ending | None = None
         self._lost = self._hung = ""
         self._in_flight = 0
-        self._asks = False
+        self._asks = self._renews = False
         self.idle_since = time.monotonic()
 
     @property
@@ -339,6 +339,9 @@ class ServerTask:
         """End a loan."""
         self._in_flight -= 1
         self.idle_since = time.monotonic()
+        if self._renews and self.is_idle:
+            self._renews = False
+            self._stop.set()
 
     async def _connected(self, *, patient: bool) -> Connection:
         if self.connection is not None and not self.connection.alive:
@@ -464,10 +467,17 @@ class ServerTask:
             folder=self.sharer.folder if is_root else "",
             asks=self._asks,
             on_ask=self._asked,
+            on_cannot_ask=self._cannot_ask,
         )
 
     def _asked(self) -> None:
         self._asks = True
+
+    def _cannot_ask(self) -> None:
+        """Speak the handshake era from the next connection on, which begins as soon as no call runs."""
+        if self.era == "stateless":
+            log.warning("the server cannot ask in the stateless era", server=self.spec.name)
+            self.era, self._renews = "handshake", True
 
     def _heard(self, notice: Notice) -> None:
         pass_on(self._pool.listener, self.spec.name, self.key, notice)

@@ -66,6 +66,7 @@ from maitred.jsonrpc import (
     RequestTimedOutError,
     UnreadableMessageError,
 )
+from maitred.model.asking import names_question
 from maitred.model.log_levels import LEVELS, LogLevel
 from maitred.model.resources import Offer
 from maitred.model.servers import ServerFacts, ServerSpec
@@ -76,6 +77,10 @@ from maitred.model.transports import transport_kind
 _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
 _MOST_SAID = 64 * 1024
+_ASKS_FROM_NOW_ON = (
+    "(The server asks in the way of the handshake era, which maitred speaks with it from now on: if the call"
+    " may be made twice, make it again. `era: handshake` in the configuration says so from the start.)"
+)
 _LEAVE_S = 2.0
 _LEVEL_S = 5.0
 _LEARN_S = 5.0
@@ -106,9 +111,15 @@ class SessionConnection:
     """A `Connection` over any SDK dispatcher."""
 
     def __init__(
-        self, spec: ServerSpec, session: WireSession, closing: TransportWatch, limits: Limits
+        self,
+        spec: ServerSpec,
+        session: WireSession,
+        closing: TransportWatch,
+        limits: Limits,
+        on_cannot_ask: Callable[[], None],
     ) -> None:
         self._spec = spec
+        self._on_cannot_ask = on_cannot_ask
         self._session = session
         self._closing = closing
         self._limits = limits
@@ -372,14 +383,28 @@ class SessionConnection:
     async def _called(
         self, params: dict[str, Any], opts: CallOptions, timeout_s: float, clock: CallClock, caller: Caller
     ) -> dict[str, Any]:
-        """Make a call; remembers whom an error sends to a URL."""
+        """Make a call; remembers whom an error sends to a URL, and that the server cannot ask in this era."""
         try:
-            return await self._request("tools/call", params, opts, timeout_s, clock)
+            answer = await self._request("tools/call", params, opts, timeout_s, clock)
         except ProtocolError as error:
+            if self._asks_in_vain(error.message, caller):
+                again = f"{error.message} {_ASKS_FROM_NOW_ON}"
+                raise ProtocolError(self._spec.name, error.rpc_code, again, error.data) from error
             if error.rpc_code == URL_ELICITATION_REQUIRED and isinstance(error.data, dict):
                 for one in error.data.get("elicitations") or ():
                     self._session.callers.sent_to_url(one if isinstance(one, dict) else {}, caller)
             raise
+        if answer.get("isError"):
+            self._asks_in_vain(str(answer.get("content"))[:_MOST_SAID], caller)
+        return answer
+
+    def _asks_in_vain(self, said: str, caller: Caller) -> bool:
+        """Whether a server says that it cannot ask the caller, which could answer: it can by a handshake."""
+        if not self._session.modern or self._spec.era != "auto":
+            return False
+        if in_vain := names_question(said, caller.capabilities):
+            self._on_cannot_ask()
+        return in_vain
 
     async def _request(
         self,
@@ -486,7 +511,7 @@ async def open_session(
         lists = announced_lists(session.server_capabilities) if session.modern else ()
         async with watching(spec.name, session, lists, options.on_notice), background:
             background.start(session.logs.run)
-            yield SessionConnection(spec, session, closing, limits)
+            yield SessionConnection(spec, session, closing, limits, options.on_cannot_ask)
 
 
 def _asked(declared: Mapping[str, Any], caller: Caller) -> dict[str, Any]:

@@ -38,6 +38,16 @@ ASKING: Final = frozenset(_NEEDED)
 """The methods of the requests that a server may send to the caller of a request."""
 
 
+def names_question(text: str, capabilities: Mapping[str, Any]) -> bool:
+    """Whether a text names a request of a server that a client with these capabilities can answer.
+
+    An error with such a text says that the server could not send the request.
+    """
+    return any(
+        method in text and needs({}).partition(".")[0] in capabilities for method, needs in _NEEDED.items()
+    )
+
+
 def check_askable(method: str, params: Params, capabilities: Mapping[str, Any]) -> None:
     """Check that a client with these capabilities can answer a request of a server.
 
