@@ -73,6 +73,7 @@ def test_names_after_a_change_are_those_of_all_together(story: list[list[Tool | 
             name: set(keys) for name, keys in again.crowded.items()
         }
         assert snapshot.has_usual_names == again.has_usual_names
+        assert snapshot._uses == again._uses
 
 
 def test_a_snapshot_in_another_order_loses_no_tool_by_a_change() -> None:

@@ -466,11 +466,12 @@ class ServerTask:
             on_notice=self._heard,
             folder=self.sharer.folder if is_root else "",
             asks=self._asks,
-            on_ask=self._asked,
+            on_ask=self._note_question,
             on_cannot_ask=self._cannot_ask,
         )
 
-    def _asked(self) -> None:
+    def _note_question(self) -> None:
+        """Remember that the server asks its callers, for its next connections."""
         self._asks = True
 
     def _cannot_ask(self) -> None:

@@ -77,9 +77,10 @@ from maitred.model.transports import transport_kind
 _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
 _MOST_SAID = 64 * 1024
-_ASKS_FROM_NOW_ON = (
-    "(The server asks in the way of the handshake era, which maitred speaks with it from now on: if the call"
-    " may be made twice, make it again. `era: handshake` in the configuration says so from the start.)"
+_ASKS_AFTERWARDS = (
+    "(The server asks in the way of the handshake era. maitred speaks that with it as soon as none of its"
+    " calls and subscriptions is open: if the call may be made twice, make it again. `era: handshake` in the"
+    " configuration avoids this.)"
 )
 _LEAVE_S = 2.0
 _LEVEL_S = 5.0
@@ -276,7 +277,11 @@ class SessionConnection:
         sent = {k: v for k, v in params.items() if k != "_meta" and (self._session.modern or k not in _NEW)}
         if self._session.modern:
             declared = meta.get(CLIENT_CAPABILITIES_META_KEY)
-            known = _asked(declared, caller) if isinstance(declared, dict) else _shown(caller)
+            known = (
+                _declared_capabilities(declared, caller)
+                if isinstance(declared, dict)
+                else _shown_capabilities(caller)
+            )
             meta[CLIENT_CAPABILITIES_META_KEY] = known
         if meta:
             sent["_meta"] = meta
@@ -303,9 +308,7 @@ class SessionConnection:
         """Send a request about a task; see `Connection`."""
         sent = dict(params)
         if self._session.modern:
-            known = caller.capabilities
-            shown = known if caller.takes_rounds else {key: known[key] for key in _ASKED_OF if key in known}
-            sent["_meta"] = {CLIENT_CAPABILITIES_META_KEY: with_extension(shown)}
+            sent["_meta"] = {CLIENT_CAPABILITIES_META_KEY: with_extension(_shown_capabilities(caller))}
         waits = method in ("tasks/result", "tools/call")
         with self._session.asked_about(params["taskId"], caller, waits=waits):
             return await self._request(method, sent, {"timeout": timeout_s}, timeout_s=timeout_s)
@@ -347,7 +350,7 @@ class SessionConnection:
                 meta[LOG_LEVEL_META_KEY] = caller.log_level
             declared = call.client_capabilities
             meta[CLIENT_CAPABILITIES_META_KEY] = (
-                _shown(caller) if declared is None else _asked(declared, caller)
+                _shown_capabilities(caller) if declared is None else _declared_capabilities(declared, caller)
             )
             if call.task is not None:
                 meta[CLIENT_CAPABILITIES_META_KEY] = with_extension(meta[CLIENT_CAPABILITIES_META_KEY])
@@ -388,7 +391,7 @@ class SessionConnection:
             answer = await self._request("tools/call", params, opts, timeout_s, clock)
         except ProtocolError as error:
             if self._asks_in_vain(error.message, caller):
-                again = f"{error.message} {_ASKS_FROM_NOW_ON}"
+                again = f"{error.message} {_ASKS_AFTERWARDS}"
                 raise ProtocolError(self._spec.name, error.rpc_code, again, error.data) from error
             if error.rpc_code == URL_ELICITATION_REQUIRED and isinstance(error.data, dict):
                 for one in error.data.get("elicitations") or ():
@@ -514,7 +517,7 @@ async def open_session(
             yield SessionConnection(spec, session, closing, limits, options.on_cannot_ask)
 
 
-def _asked(declared: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+def _declared_capabilities(declared: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """What a client declared, without roots if the caller may not be asked for them."""
     return {key: value for key, value in declared.items() if key != "roots" or key in caller.capabilities}
 
@@ -532,7 +535,7 @@ def _task_notices(tell: Callable[[Notice], None]) -> NotificationBinding[Any]:
     )
 
 
-def _shown(caller: Caller) -> dict[str, Any]:
+def _shown_capabilities(caller: Caller) -> dict[str, Any]:
     """The capabilities of a caller that a server of the stateless era gets with a request."""
     if caller.takes_rounds:
         return dict(caller.capabilities)

@@ -253,9 +253,11 @@ class Snapshot:
         return steps
 
     def _uses_after(self, touched: Mapping[ToolKey, Tool | None]) -> Mapping[str, int]:
+        """How many tools have a schema after some tools changed; schemas of no tool are left out."""
         uses = dict(self._uses)
         for digest, step in self._steps(touched).items():
-            uses[digest] = uses.get(digest, 0) + step
+            if (count := uses.pop(digest, 0) + step) > 0:
+                uses[digest] = count
         return uses
 
     def _tables_after(
