@@ -9,7 +9,9 @@ NPM_SERVERS := \
 	@modelcontextprotocol/server-memory@2026.8.31 \
 	@modelcontextprotocol/server-sequential-thinking@2026.8.31 \
 	@modelcontextprotocol/conformance@0.2.0-alpha.12 \
-	@modelcontextprotocol/client@2.4.0
+	@modelcontextprotocol/client@2.4.0 \
+	@playwright/mcp@0.0.83 \
+	chrome-devtools-mcp@1.11.0
 # Servers that need the first major of the SDK, which cannot share an environment with ours.
 OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-calculator==0.2.1 'mcp<2'
 EXCEL_SERVER := excel-mcp-server==2.2.2
@@ -45,7 +47,7 @@ demo: $(VENV)/demo ## install real servers and show what an agent would see
 servers: $(SERVERS)/npm/made $(SERVERS)/old/made $(SERVERS)/excel/made ## install the real servers that the tests talk to
 
 # What follows `|` is made before, so that no two targets install packages of the system at once.
-$(SERVERS)/npm/made: Makefile | $(SERVERS)/podman
+$(SERVERS)/npm/made: Makefile | $(SERVERS)/chromium
 	@command -v npm >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q nodejs npm) )
 	npm install --prefix $(SERVERS)/npm --ignore-scripts --no-audit --no-fund --save-exact --loglevel=error $(NPM_SERVERS)
 	@touch $@
@@ -59,6 +61,11 @@ $(SERVERS)/jail: | $(VENV)/made
 $(SERVERS)/podman: | $(SERVERS)/jail
 	@( command -v podman && PATH=$$PATH:/usr/sbin command -v runc ) >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q --no-install-recommends podman runc) ) || echo "Podman cannot be installed: tests of containers are skipped"
 	@! command -v podman >/dev/null || touch $@
+
+# Chromium, which the browser server drives; where it cannot be installed, the tests that need it are skipped
+$(SERVERS)/chromium: | $(SERVERS)/podman
+	@( command -v chromium || command -v google-chrome ) >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q --no-install-recommends chromium) ) || echo "Chromium cannot be installed: tests of browsers are skipped"
+	@! ( command -v chromium || command -v google-chrome ) >/dev/null || touch $@
 
 $(SERVERS)/old/made: Makefile | $(VENV)/made
 	$(PYTHON) -m venv $(SERVERS)/old
@@ -85,11 +92,15 @@ format: $(VENV)/dev ## put the code in order
 	$(BIN)/ruff format src tests bench training
 	$(BIN)/ruff check --fix src tests bench training
 
-test: ## everything: checks, then all tests, those of the docs among them, then the time that it took
-	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail $(SERVERS)/podman lint
-	MAKE_STARTED=$(STARTED) $(BIN)/python -m pytest -n 3 --dist loadgroup
+# The checks take one processor for a minute or two, so they run beside the tests. What they found is printed at the end.
+test: ## everything: checks and all tests, those of the docs among them, then the time that it took
+	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail $(SERVERS)/podman $(SERVERS)/chromium
+	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & lint=$$!; \
+	MAKE_STARTED=$(STARTED) $(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
+	wait $$lint || { cat $(VENV)/lint.log; echo "make test: the checks failed, see above"; exit 1; }; \
+	exit $$tests
 
-bench: $(VENV)/dev ## measure against a direct connection and against FastMCP's proxy
+bench: $(VENV)/dev ## measure beside a direct connection, a raw relay and other gateways
 	$(BIN)/python -m bench $(ARGS)
 
 $(VENV)/train: $(VENV)/dev training/data-packages.txt

@@ -11,9 +11,8 @@ from typing import Any
 import anyio
 
 from bench.quality import Found, LabelledSet, labelled_sets, ours
-from bench.scale import Skipped
 from bench.stage import Stage
-from bench.values import Size
+from bench.values import Size, Skipped
 from maitred.config.settings import Search
 from maitred.search import background_vectors, fusion, lexical, tokenize
 

@@ -21,9 +21,8 @@ import pytest
 from tests.support import probe_server
 from tests.support.podman import IMAGE, podman_service
 
-from bench.scale import Skipped
 from bench.stage import Stage
-from bench.values import Failure, PeerError, Size, Spread, leaf, ratios, spread
+from bench.values import Failure, PeerError, Size, Skipped, Spread, leaf, ratios, spread
 from maitred.backends.base import NOT_ASKED, Backend, Connection, ConnectOptions
 from maitred.backends.isolation.container import ContainerBackend
 from maitred.backends.isolation.images import Images

@@ -1,4 +1,4 @@
-"""Call latency and throughput: direct to a server, through maitred, through FastMCP's proxy.
+"""What a call costs: direct to a server, through a raw relay, through maitred, through its peers.
 
 Every way has a process and a server of its own, and all connections stay open through all rounds. In each
 round the ways take turns, in another order each time; ratios are taken within a round, so a slow
@@ -6,22 +6,26 @@ minute of the machine is slow for all.
 """
 
 import gc
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
-from bench.clients import Connected, Front, connect_all
-from bench.processes import cpu_s
-from bench.stage import ROOT, Command, Stage, discover, serve
+from bench.clients import Connected, Front, Kind, connect_all
+from bench.listening import free_port
+from bench.packages import HOW, MCP_HUB, MCP_PROXY, Package
+from bench.processes import all_cpu_s
+from bench.stage import ROOT, Checkout, Command, Stage, discover
 from bench.values import Failure, PeerError, Size, Spread, leaf, ratios, spread
+from bench.wire import VERSIONS
 from maitred.evaluation.metrics import percentile
 
-_WORKERS = 32
-DIRECT = "direct"
+DIRECT: Final = "direct"
+FLOOR: Final = "raw line relay (the floor)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +41,7 @@ class Backend:
 BACKENDS = {
     "echo": Backend(
         name="echo",
-        command=[sys.executable, "-I", "-S", str(ROOT / "tests/support/faulty_server.py"), "count"],
+        command=[sys.executable, "-I", "-S", str(ROOT / "tests/support/faulty_server.py"), "count-only"],
         tool="add",
         arguments={"a": 1, "b": 2},
     ),
@@ -51,9 +55,10 @@ BACKENDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Round:
-    """One way in one round. `cpu_ms` is what the process talked to, not its server, spends on a call."""
+class Level:
+    """Calls of one way in one round, so many at once. `cpu_ms` is what the gateway spends on a call."""
 
+    parallel: int
     p50_ms: float
     p95_ms: float
     calls_per_s: float
@@ -61,100 +66,167 @@ class Round:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
-    """One way to make the call: medians over the rounds, and ratios to direct within each round."""
+class Summary:
+    """Calls of one way, so many at once: medians over the rounds, and ratios to direct within each round."""
 
-    name: str
-    protocol_version: str
+    parallel: int
     p50_ms: float
     p95_ms: float
     calls_per_s: float
     cpu_ms: float
     p50_ratio: Spread
-    p95_ratio: Spread
     throughput_ratio: Spread
-    rounds: Sequence[Round]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One way to make the call; `rounds` has the levels of each round."""
+
+    name: str
+    protocol_version: str
+    levels: Sequence[Summary]
+    rounds: Sequence[Sequence[Level]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """A peer that is not installed, and how to install it."""
+
+    name: str
+    how: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """All ways to one backend with a client of one era (`legacy`, or `auto` which prefers 2026-07-28)."""
+    """All ways to one backend with one kind of client."""
 
     backend: str
-    client_mode: str
+    client: Kind
     ways: Sequence[Way]
+    missing: Sequence[Missing]
     failures: Sequence[Failure]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
-    """What was measured, and how much of it."""
+    """What was measured, and how much of it: `calls` a round by how many at once."""
 
     rounds: int
-    sequential_calls: int
-    concurrent_calls: int
-    workers: int
+    calls: Mapping[int, int]
     comparisons: Sequence[Comparison]
 
 
 def measure(stage: Stage, size: Size) -> Calls:
-    """Compare all ways, for each backend and each era of the client."""
+    """Compare all ways, for each backend with its client."""
     comparisons = []
-    for name in size.backends:
-        fronts = _fronts(stage, BACKENDS[name], size.variants)
-        comparisons += [anyio.run(_compare, name, mode, fronts, size) for mode in size.client_modes]
-    return Calls(
-        rounds=size.rounds,
-        sequential_calls=size.sequential_calls,
-        concurrent_calls=size.concurrent_calls,
-        workers=_WORKERS,
-        comparisons=comparisons,
+    for name, kind in size.comparisons:
+        fronts, missing = _fronts(stage, BACKENDS[name], size)
+        try:
+            comparisons.append(anyio.run(_compare, name, kind, fronts, missing, size))
+        finally:
+            for checkout in stage.checkouts if "shared" in size.links else ():
+                checkout.stop(stage.folder / f"calls-{name}{checkout.suffix}.yaml")
+    return Calls(rounds=size.rounds, calls=size.calls, comparisons=comparisons)
+
+
+def _fronts(stage: Stage, backend: Backend, size: Size) -> tuple[list[Front], list[Missing]]:
+    """Every way, and the peers that are not there."""
+    relay = [sys.executable, "-I", "-S", str(ROOT / "bench" / "relay.py"), *backend.command]
+    fronts = [
+        _front(backend, DIRECT, backend.command, tool=backend.tool),
+        _front(backend, FLOOR, relay, tool=backend.tool),
+    ]
+    for checkout in stage.checkouts:
+        fronts += _own_fronts(stage, checkout, backend, size.links)
+    servers = {backend.name: backend.command}
+    name = f"calls-{backend.name}"
+    for variant in size.variants:
+        tool = f"{backend.name}_{backend.tool}"
+        command = stage.proxy(variant, name, servers)
+        fronts.append(_front(backend, f"fastmcp {variant}, stdio", command, tool=tool))
+        for era in VERSIONS:
+            port = free_port()
+            command = stage.proxy(variant, name, servers, port)
+            fronts.append(
+                _front(
+                    backend, f"fastmcp {variant}, HTTP", command, tool=tool, link="http", era=era, port=port
+                )
+            )
+    peers = [_mcp_proxy(stage, backend), _mcp_hub(stage, backend)] if size.peers else []
+    return (
+        fronts + [one for one in peers if isinstance(one, Front)],
+        [one for one in peers if isinstance(one, Missing)],
     )
 
 
-def _fronts(stage: Stage, backend: Backend, variants: Sequence[str]) -> list[Front]:
+def _front(backend: Backend, name: str, command: Command, *, tool: str, **more: Any) -> Front:
+    arguments = more.pop("arguments", backend.arguments)
+    server = () if name == DIRECT else backend.command
+    return Front(name=name, command=command, tool=tool, arguments=arguments, server=server, **more)
+
+
+def _own_fronts(stage: Stage, checkout: Checkout, backend: Backend, links: Sequence[str]) -> list[Front]:
+    """The ways through maitred: alone, shared, and over HTTP in both eras, by `call_tool` as agents call."""
     servers = {backend.name: backend.command}
-    config = stage.configure(f"calls-{backend.name}", servers)
-    discover(config, servers)
-    published = f"{backend.name}__{backend.tool}"
-    through = {"name": published, "arguments": backend.arguments}
-    proxied = [
-        Front(
-            name=f"fastmcp {variant}",
-            command=stage.proxy(variant, f"calls-{backend.name}", servers),
-            tool=f"{backend.name}_{backend.tool}",
-            arguments=backend.arguments,
-        )
-        for variant in variants
+    config = stage.configure(f"calls-{backend.name}{checkout.suffix}", servers)
+    discover(config, servers, checkout)
+    through = {"name": f"{backend.name}__{backend.tool}", "arguments": backend.arguments}
+    ways: list[tuple[str, Command, dict[str, Any]]] = [
+        ("alone", checkout.serve(config), {}),
+        ("shared", checkout.serve(config, shared=True), {}),
+        *(("HTTP", checkout.serve_http(config), {"link": "http", "era": era}) for era in VERSIONS),
     ]
     return [
-        Front(name=DIRECT, command=backend.command, tool=backend.tool, arguments=backend.arguments),
-        Front(name="maitred", command=serve(config), tool="call_tool", arguments=through),
-        *proxied,
+        _front(backend, f"{checkout.name}, {way}", command, tool="call_tool", arguments=through, **more)
+        for way, command, more in ways
+        if way in links
     ]
 
 
-async def _compare(backend: str, mode: str, fronts: Sequence[Front], size: Size) -> Comparison:
-    taken: dict[str, list[Round]] = {front.name: [] for front in fronts}
-    async with connect_all(fronts, mode) as (connected, failures):
+def _mcp_proxy(stage: Stage, backend: Backend) -> Front | Missing:
+    if (program := MCP_PROXY.program(stage.peers)) is None:
+        return _missing(MCP_PROXY)
+    port = free_port()
+    command = [str(program), "--port", str(port), "--log-level", "ERROR", "--", *backend.command]
+    return _front(backend, "mcp-proxy, HTTP", command, tool=backend.tool, link="http", port=port)
+
+
+def _mcp_hub(stage: Stage, backend: Backend) -> Front | Missing:
+    if (program := MCP_HUB.program(stage.peers)) is None:
+        return _missing(MCP_HUB)
+    config = stage.folder / f"calls-{backend.name}-hub.json"
+    command, *arguments = backend.command
+    servers = {backend.name: {"command": command, "args": arguments}}
+    config.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    port = free_port()
+    started = [str(program), "--port", str(port), "--config", str(config)]
+    tool = f"{backend.name}__{backend.tool}"
+    return _front(backend, "mcp-hub, SSE", started, tool=tool, link="sse", port=port)
+
+
+def _missing(package: Package) -> Missing:
+    return Missing(name=package.name, how=HOW)
+
+
+async def _compare(
+    backend: str, kind: Kind, fronts: Sequence[Front], missing: Sequence[Missing], size: Size
+) -> Comparison:
+    async with connect_all(fronts, kind) as (connected, failures):
         able = await _warm_up(connected, failures, size)
+        taken: dict[int, list[list[Level]]] = {id(peer): [] for peer in able}
         for number in range(size.rounds):
             turn = number % max(len(able), 1)
             for peer in [*able[turn:], *able[:turn]]:
                 try:
-                    taken[peer.front.name].append(await _round(peer, size))
+                    taken[id(peer)].append(await _round(peer, size))
                 except Exception as error:  # noqa: BLE001  # whatever a peer fails with is reported
-                    failures.append(Failure(what=peer.front.name, why=leaf(error)))
+                    failures.append(Failure(what=peer.front.label, why=leaf(error)))
                     able = [other for other in able if other is not peer]
-    direct = taken[DIRECT]
-    if len(direct) < size.rounds:
+    if not able or able[0].front.name != DIRECT:
         raise PeerError(f"the direct connection to {backend!r} failed: {failures}")
-    ways = [
-        _summary(peer, taken[peer.front.name], direct)
-        for peer in connected
-        if len(taken[peer.front.name]) == size.rounds
-    ]
-    return Comparison(backend=backend, client_mode=mode, ways=ways, failures=failures)
+    direct = taken[id(able[0])]
+    ways = [_summary(peer, taken[id(peer)], direct) for peer in able]
+    return Comparison(backend=backend, client=kind, ways=ways, missing=missing, failures=failures)
 
 
 async def _warm_up(peers: Sequence[Connected], failures: list[Failure], size: Size) -> list[Connected]:
@@ -164,65 +236,78 @@ async def _warm_up(peers: Sequence[Connected], failures: list[Failure], size: Si
     for peer in peers:
         try:
             with anyio.fail_after(60):
-                answers = {await peer.call() for _ in range(size.warm_up_calls)}
-                await _concurrently(peer, _WORKERS)
+                answers = {(await peer.call()).strip() for _ in range(size.warm_up_calls)}
+                await _load(peer, max(size.calls), max(size.calls))
         except Exception as error:  # noqa: BLE001  # as above
-            failures.append(Failure(what=peer.front.name, why=leaf(error)))
+            failures.append(Failure(what=peer.front.label, why=leaf(error)))
             continue
         answer = min(answers)
         expected = expected or answer
         if answer != expected:
             failures.append(
-                Failure(what=peer.front.name, why=f"it answers {answer[:80]!r}, not {expected[:80]!r}")
+                Failure(what=peer.front.label, why=f"it answers {answer[:80]!r}, not {expected[:80]!r}")
             )
         else:
             able.append(peer)
     return able
 
 
-async def _round(peer: Connected, size: Size) -> Round:
+async def _round(peer: Connected, size: Size) -> list[Level]:
     gc.collect()
-    before = cpu_s(peer.pid)
-    latencies = []
-    for _ in range(size.sequential_calls):
-        started = time.perf_counter()
-        await peer.call()
-        latencies.append((time.perf_counter() - started) * 1e3)
-    started = time.perf_counter()
-    await _concurrently(peer, size.concurrent_calls)
-    seconds = time.perf_counter() - started
-    spent = cpu_s(peer.pid) - before
-    return Round(
-        p50_ms=percentile(latencies, 0.5),
-        p95_ms=percentile(latencies, 0.95),
-        calls_per_s=size.concurrent_calls / seconds,
-        cpu_ms=spent * 1e3 / (size.sequential_calls + size.concurrent_calls),
-    )
+    gateway = [] if peer.front.name == DIRECT else peer.gateway()
+    levels = []
+    for parallel, calls in size.calls.items():
+        before, started = all_cpu_s(gateway), time.perf_counter()
+        latencies = await _load(peer, calls, parallel)
+        seconds, spent = time.perf_counter() - started, all_cpu_s(gateway) - before
+        levels.append(
+            Level(
+                parallel=parallel,
+                p50_ms=percentile(latencies, 0.5),
+                p95_ms=percentile(latencies, 0.95),
+                calls_per_s=calls / seconds,
+                cpu_ms=spent * 1e3 / calls,
+            )
+        )
+    return levels
 
 
-async def _concurrently(peer: Connected, calls: int) -> None:
-    """Make so many calls, always `_WORKERS` of them at once."""
+async def _load(peer: Connected, calls: int, parallel: int) -> list[float]:
+    """Make so many calls, always so many at once; the answer is the milliseconds of each."""
     left = iter(range(calls))
+    latencies: list[float] = []
 
     async def work() -> None:
         for _ in left:
+            started = time.perf_counter()
             await peer.call()
+            latencies.append((time.perf_counter() - started) * 1e3)
 
     async with anyio.create_task_group() as tasks:
-        for _ in range(_WORKERS):
+        for _ in range(parallel):
             tasks.start_soon(work)
+    return latencies
 
 
-def _summary(peer: Connected, rounds: Sequence[Round], direct: Sequence[Round]) -> Way:
+def _summary(peer: Connected, rounds: Sequence[Sequence[Level]], direct: Sequence[Sequence[Level]]) -> Way:
     return Way(
         name=peer.front.name,
         protocol_version=peer.protocol_version,
-        p50_ms=spread([r.p50_ms for r in rounds]).median,
-        p95_ms=spread([r.p95_ms for r in rounds]).median,
-        calls_per_s=spread([r.calls_per_s for r in rounds]).median,
-        cpu_ms=spread([r.cpu_ms for r in rounds]).median,
-        p50_ratio=ratios([r.p50_ms for r in rounds], [d.p50_ms for d in direct]),
-        p95_ratio=ratios([r.p95_ms for r in rounds], [d.p95_ms for d in direct]),
-        throughput_ratio=ratios([r.calls_per_s for r in rounds], [d.calls_per_s for d in direct]),
+        levels=[
+            _level(own, other)
+            for own, other in zip(zip(*rounds, strict=True), zip(*direct, strict=True), strict=True)
+        ],
         rounds=rounds,
+    )
+
+
+def _level(own: Sequence[Level], direct: Sequence[Level]) -> Summary:
+    return Summary(
+        parallel=own[0].parallel,
+        p50_ms=spread([one.p50_ms for one in own]).median,
+        p95_ms=spread([one.p95_ms for one in own]).median,
+        calls_per_s=spread([one.calls_per_s for one in own]).median,
+        cpu_ms=spread([one.cpu_ms for one in own]).median,
+        p50_ratio=ratios([one.p50_ms for one in own], [one.p50_ms for one in direct]),
+        throughput_ratio=ratios([one.calls_per_s for one in own], [one.calls_per_s for one in direct]),
     )

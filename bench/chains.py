@@ -16,7 +16,7 @@ import anyio
 
 from bench.calls import BACKENDS
 from bench.clients import Connected, Front, connect_all
-from bench.stage import Stage, discover, serve
+from bench.stage import CURRENT, Stage, discover
 from bench.values import Failure, PeerError, Size, Spread, leaf, ratios, spread
 from maitred.evaluation.metrics import percentile
 
@@ -24,7 +24,6 @@ INNER: Final = 20
 OURS: Final = "maitred"
 PEER: Final = "fastmcp code mode"
 _BACKEND: Final = "echo"
-_MODE: Final = "auto"
 _BASE: Final = 1_000_000
 _DIRECT: Final = "call_tool"
 _NONE, _ONE, _SEQUENTIAL, _PARALLEL = "no call", "one call", f"{INNER} sequential", f"{INNER} parallel"
@@ -92,7 +91,7 @@ def measure(stage: Stage, size: Size) -> Chains:
 
 async def _measure(stage: Stage, amount: _Amount) -> Chains:
     taken = _Taken()
-    async with connect_all(_fronts(stage), _MODE) as (connected, failures):
+    async with connect_all(_fronts(stage), "sdk") as (connected, failures):
         peers = {one.front.name: one for one in connected}
         if OURS not in peers:
             raise PeerError(f"maitred could not be connected: {failures}")
@@ -122,8 +121,10 @@ def _fronts(stage: Stage) -> list[Front]:
     discover(config, servers)
     proxy = stage.proxy("code", "chains", servers)
     return [
-        Front(name=OURS, command=serve(config), tool="call_tool_chain", arguments={}),
-        Front(name=PEER, command=proxy, tool="execute", arguments={}),
+        Front(
+            name=OURS, command=CURRENT.serve(config), tool="call_tool_chain", arguments={}, era="stateless"
+        ),
+        Front(name=PEER, command=proxy, tool="execute", arguments={}, era="stateless"),
     ]
 
 
@@ -177,10 +178,9 @@ class _Sender:
 async def _timed(peer: Connected, tool: str, arguments: dict[str, Any], number: int) -> float:
     """Milliseconds of one call to a gateway, whose answer must hold the sum."""
     started = time.perf_counter()
-    result = await peer.client.call_tool(tool, arguments)
+    text = await peer.ask(tool, arguments)
     ms = (time.perf_counter() - started) * 1e3
-    text = " ".join(str(getattr(block, "text", "")) for block in result.content)
-    if result.is_error or str(number + 1) not in text:
+    if str(number + 1) not in text:
         raise PeerError(f"{tool} answers {text[:200]!r}, without {number + 1}")
     return ms
 

@@ -28,7 +28,7 @@ import psutil
 from mcp import Client
 
 from bench.listening import START_S, Program, listening
-from bench.stage import ROOT, Stage, discover, maitred
+from bench.stage import CURRENT, ROOT, Stage, discover
 from bench.values import Failure, Size
 from maitred.config.settings import Supervision
 from maitred.evaluation.metrics import percentile
@@ -304,7 +304,7 @@ async def _measure(stage: Stage, plan: Plan) -> Churn:
     discover(path, {name: [] for name in servers_of(plan)})
     left: list[psutil.Process] = []
     async with (
-        listening(maitred("serve", "--config", str(path), "--transport", "http", "--port", "0")) as ours,
+        listening(CURRENT.serve_http(path)) as ours,
         _clients(ours, plan) as clients,
     ):
         found = await churn(plan, _OverHttp(ours, clients))

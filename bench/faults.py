@@ -27,10 +27,9 @@ import pytest
 from tests.support.podman import IMAGE, Podman, podman_service
 
 from bench.lives import CAGED, JAILED, NEEDED, TAG, Begin, GoneError, House, HttpAnswer, Life, begin
-from bench.scale import Skipped
 from bench.seen import Watch
 from bench.stage import Stage
-from bench.values import Failure, PeerError, Size, leaf
+from bench.values import Failure, PeerError, Size, Skipped, leaf
 from maitred.backends.isolation.jail import find_means
 from maitred.evaluation.metrics import percentile
 

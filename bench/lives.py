@@ -26,7 +26,7 @@ from tests.support import faulty_server, probe_server
 from tests.support.podman import Podman
 
 from bench.seen import is_of, marked, running
-from bench.stage import maitred
+from bench.stage import CURRENT
 from bench.values import PeerError
 from maitred.backends.isolation.cgroups import Tree
 from maitred.backends.isolation.engine_api import CATALOG, GATEWAY
@@ -71,7 +71,7 @@ Begin = Callable[[Sequence[str], IO[str], Mapping[str, str]], Process]
 def begin(arguments: Sequence[str], said: IO[str], env: Mapping[str, str]) -> Process:
     """Start the program as it is installed."""
     return subprocess.Popen(
-        maitred(*arguments),
+        CURRENT.command(*arguments),
         stdin=subprocess.DEVNULL,
         stdout=said,
         stderr=said,

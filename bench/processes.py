@@ -5,23 +5,19 @@ children is found out and cleaned up after.
 """
 
 import ctypes
+import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MIB = 1024 * 1024
 _PATIENCE_S = 3.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """Resident memory in MiB. `pss_mib` shares pages fairly between processes; None where /proc lacks it."""
-
-    rss_mib: float
-    pss_mib: float | None
+_CPU_CLOCK = 2
+"""With the complement of a process id above it, the clock of its processor time (clock_getcpuclockid(3))."""
 
 
 def adopt_orphans() -> None:
@@ -39,6 +35,11 @@ def below(pid: int) -> list[psutil.Process]:
     return [process for process in found if _is_alive(process)]
 
 
+def descendants() -> set[int]:
+    """All living processes below this one."""
+    return {process.pid for process in below(os.getpid())}
+
+
 def _is_alive(process: psutil.Process) -> bool:
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
@@ -54,34 +55,53 @@ def describe(process: psutil.Process) -> str:
         return f"process {process.pid}"
 
 
-def held_by(pid: int) -> Held:
-    """What one process holds in memory now."""
-    rss = psutil.Process(pid).memory_info().rss / _MIB
-    return Held(rss_mib=rss, pss_mib=_pss_mib(pid))
-
-
-def _pss_mib(pid: int) -> float | None:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    return None
+def rss_mib(pid: int) -> float:
+    """Resident memory of one process now, in MiB."""
+    return float(psutil.Process(pid).memory_info().rss) / _MIB
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that one process (not its children) has used; in nanoseconds where Linux tells."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        spent_ns = sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks)
-    except (OSError, ValueError):
-        spent_ns = 0
-    if spent_ns:
-        return spent_ns / 1e9
+    """Processor time that one process (not its children) has used, with that of threads that have ended."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return time.clock_gettime((~pid << 3) | _CPU_CLOCK)
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
+
+
+def family(roots: Iterable[int], *, without: Sequence[str] = ()) -> list[int]:
+    """Processes and all below them that live, but those with a certain command line."""
+    found = {pid: None for root in roots for pid in (root, *(one.pid for one in below(root)))}
+    return [pid for pid in found if _command_of(pid) not in ([], list(without))]
+
+
+def _command_of(pid: int) -> list[str]:
+    try:
+        return psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return []
+
+
+def all_cpu_s(pids: Iterable[int]) -> float:
+    """Processor time of several processes; one that has ended counts nothing."""
+    total = 0.0
+    for pid in pids:
+        try:
+            total += cpu_s(pid)
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def all_rss_mib(pids: Iterable[int]) -> float:
+    """Resident memory of several processes, as a sum."""
+    total = 0.0
+    for pid in pids:
+        try:
+            total += rss_mib(pid)
+        except psutil.NoSuchProcess:
+            continue
+    return total
 
 
 def end_all() -> list[str]:

@@ -19,9 +19,8 @@ from tests.support import corpus
 
 from bench.peers import Bm25
 from bench.replicas import tools_of
-from bench.scale import Skipped
 from bench.stage import ROOT, Stage
-from bench.values import Size
+from bench.values import Size, Skipped
 from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import keys, raw_tools
 from maitred.evaluation.labelled_queries import (

@@ -5,9 +5,10 @@ as it does in real catalogs, and nothing is answered from a cache. Descriptions 
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count, islice, pairwise
 
 from tests.support.corpus import Record
 
@@ -31,6 +32,42 @@ def replicate(tools: Sequence[RawTool], wanted: int) -> list[RawTool]:
         return random.Random(_SEED).sample(tools, wanted)
     copies = (copy for number in count(1) for copy in _copies(tools, number))
     return [*tools, *islice(copies, wanted - len(tools))]
+
+
+def replicate_servers(records: Sequence[Record], tools: int, servers: int) -> list[Record]:
+    """So many servers with so many tools in all, made as `replicate` does; neighbours stay together."""
+    named = [(str(one["server"]), tool) for one in records for tool in one["tools"] if _has_name(tool)]
+    if tools <= len(named):
+        chosen = random.Random(_SEED).sample(named, tools)
+    else:
+        copies = (
+            (f"{server}-{word}", {**tool, "name": f"{tool['name']}_{word}"})
+            for word in map(_word, count(1))
+            for server, tool in named
+        )
+        chosen = [*named, *islice(copies, tools - len(named))]
+    chosen.sort(key=lambda one: (one[0], one[1]["name"]))
+    ends = [len(chosen) * number // servers for number in range(servers + 1)]
+    return [
+        _server(f"{chosen[start][0]}-{number}", [tool for _, tool in chosen[start:end]])
+        for number, (start, end) in enumerate(pairwise(ends))
+    ]
+
+
+def _has_name(tool: object) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("name"), str)
+
+
+def _server(name: str, tools: Sequence[Record]) -> Record:
+    """A record of a server, whose tools get numbers where their names are the same."""
+    used: Counter[str] = Counter(tool["name"] for tool in tools)
+    numbered = [
+        {**tool, "name": f"{tool['name']}_{place}"} if used[tool["name"]] > 1 else tool
+        for place, tool in enumerate(tools)
+    ]
+    info = {"name": name, "version": "1"}
+    facts = {"protocolVersion": "2025-11-25", "serverInfo": info, "capabilities": {"tools": {}}}
+    return {"server": name, **facts, "tools": numbered}
 
 
 def _copies(tools: Sequence[RawTool], number: int) -> Iterator[RawTool]:

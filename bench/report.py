@@ -3,90 +3,106 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from tests.support.page_tokens import BREAK_EVEN_TOKENS
 
 from bench.ablation import Ablation
+from bench.browsing import Browsing, Errand
 from bench.cages import Cages
-from bench.calls import Calls
+from bench.calls import DIRECT, Calls, Summary, Way
 from bench.chains import INNER, OURS, PEER, Chains
 from bench.churn import Churn
 from bench.faults import Faults
+from bench.growth import CHANGED, Growth, Took
 from bench.machine import Machine
-from bench.memory import Memory
-from bench.probe import CHANGED, Took
-from bench.processes import Held
+from bench.output import Output
+from bench.page_tokens import PageTokens
+from bench.pages import Pages
 from bench.quality import Found, Quality
-from bench.scale import Scale, Skipped
-from bench.search import Latency, Search
 from bench.start import YARDSTICK, Starts
 from bench.tiers import CLIENTS, EVERY_S, Tiers
 from bench.tokens import Tokens
-from bench.values import Failure, Spread
+from bench.values import Failure, Skipped, Spread
+from bench.wire import VERSIONS
 
-_LEFT = ("", "way", "program", "corpus", "set", "children", "fault", "answer to a caller meanwhile")
+_TEN, _HUNDRED = 10, 100
 
 
-def show_machine(console: Console, machine: Machine) -> None:
+def show_machine(out: Output, machine: Machine) -> None:
     versions = ", ".join(f"{name} {number}" for name, number in machine.versions.items())
-    console.print(
+    out.line(
         f"{machine.cores} cores ({machine.processor}), {machine.memory_gib} GiB, Python {machine.python},"
         f" {machine.system}\n{versions}\nload before: {machine.load_before:.2f}; a fixed piece of work took"
         f" {_ranged(machine.steady_ms, 2)} ms"
     )
 
 
-def show_calls(console: Console, calls: Calls) -> None:
+def show_calls(out: Output, calls: Calls) -> None:
     for one in calls.comparisons:
-        title = f"calls: {one.backend} server, client mode={one.client_mode!r}"
+        at = " / ".join(str(parallel) for parallel in calls.calls)
+        made = " / ".join(str(count) for count in calls.calls.values())
+        client = "a lean client" if one.client == "lean" else "the client of the SDK"
+        title = f"What a call costs: the server `{one.backend}`, {client}"
         caption = (
-            f"{calls.rounds} rounds in turn, each {calls.sequential_calls} calls one by one and"
-            f" {calls.concurrent_calls} with {calls.workers} at once; medians; x = ratio to direct within"
-            " a round (lowest-highest); CPU of the process talked to, its server not included"
+            f"Four figures are of {at} calls at once. {calls.rounds} rounds in turn, each of {made} calls;"
+            " medians. CPU: of all processes of the gateway, without the server, for a call. x direct: ratio"
+            " within a round."
         )
         rows = [
             (
-                way.name, way.protocol_version, f"{way.p50_ms:.2f}", _times(way.p50_ratio),
-                f"{way.p95_ms:.2f}", _times(way.p95_ratio), f"{way.calls_per_s:.0f}",
-                _times(way.throughput_ratio), f"{way.cpu_ms:.2f}",
+                way.name,
+                way.protocol_version,
+                "-" if way.name == DIRECT else _each(way, lambda level: level.cpu_ms),
+                _each(way, lambda level: level.p50_ms),
+                _each(way, lambda level: level.p50_ratio.median),
+                _each(way, lambda level: level.p95_ms),
+                _each(way, lambda level: level.calls_per_s),
+                _each(way, lambda level: level.throughput_ratio.median),
             )
             for way in one.ways
-        ]  # fmt: skip
-        heads = (
-            "way",
-            "protocol",
-            "p50 ms",
-            "x direct",
-            "p95 ms",
-            "x direct",
-            "calls/s",
-            "x direct",
-            "CPU ms",
-        )
-        console.print(_table(title, heads, rows, caption))
-        show_failures(console, one.failures)
+        ]
+        absent = [(missing.name, "not installed", missing.how) for missing in one.missing]
+        heads = ("way", "protocol", "CPU ms", "p50 ms", "x direct", "p95 ms", "calls/s", "x direct")
+        out.table(title, heads, [*rows, *absent], caption)
+        show_failures(out, one.failures)
 
 
-def show_start(console: Console, starts: Starts) -> None:
+def _each(way: Way, figure: Callable[[Summary], float]) -> str:
+    """A figure of each level, to three digits or so."""
+    values = [figure(level) for level in way.levels]
+    return " / ".join(f"{value:.{2 if value < _TEN else 1 if value < _HUNDRED else 0}f}" for value in values)
+
+
+def show_start(out: Output, starts: Starts) -> None:
     rows = [
         (
             start.name, str(start.servers), f"{start.tools_behind:,}", f"{start.tools_listed:,}",
             _ranged(start.seconds, 2), _times(start.to_yardstick), f"{start.cpu_s.median:.2f}",
-            _times(start.cpu_to_yardstick), str(len(start.children)),
+            _times(start.cpu_to_yardstick), f"{start.mib:.0f}", str(len(start.children)),
         )
         for start in starts.starts
     ]  # fmt: skip
-    heads = ("program", "servers", "behind", "listed", "seconds", "x import", "CPU s", "x import", "started")
+    heads = (
+        "program",
+        "servers",
+        "behind",
+        "listed",
+        "seconds",
+        "x import",
+        "CPU s",
+        "x import",
+        "MiB",
+        "started",
+    )
     yardstick_s = _ranged(starts.yardstick_s, 2)
     caption = (
         f"{starts.rounds} starts in turn; import = python -c {YARDSTICK!r}, {yardstick_s} s; behind and"
         " listed are tools, started are processes; CPU of the program itself"
     )
-    console.print(_table("start to the first tools/list, catalog known", heads, rows, caption))
-    show_failures(console, starts.failures)
+    out.table("start to the first tools/list, catalog known", heads, rows, caption)
+    show_failures(out, starts.failures)
 
 
-def show_cages(console: Console, cages: Cages) -> None:
+def show_cages(out: Output, cages: Cages) -> None:
     means = "; ".join(cages.means) or "no cages"
     caption = (
         f"{cages.rounds} rounds in turn, each {cages.calls} calls one by one, a start and a stop; medians of"
@@ -102,36 +118,12 @@ def show_cages(console: Console, cages: Cages) -> None:
             )
             for way in one.ways
         ]  # fmt: skip
-        console.print(_table(f"cages: {one.server} server", heads, rows, caption))
-    _show_skipped(console, cages.skipped)
-    show_failures(console, cages.failures)
+        out.table(f"cages: {one.server} server", heads, rows, caption)
+    _show_skipped(out, cages.skipped)
+    show_failures(out, cages.failures)
 
 
-def show_memory(console: Console, memory: Memory) -> None:
-    rows = [("bare SDK, imported", "", "", _held(memory.bare), "", "", "")]
-    for one in memory.footprints:
-        searched = _held(one.after_search) if one.after_search else ""
-        rows.append(
-            (
-                one.name, str(one.servers), f"{one.tools:,}", _held(one.after_list), searched,
-                str(one.children), f"{one.below_mib:.0f}",
-            )
-        )  # fmt: skip
-    heads = (
-        "program",
-        "servers",
-        "tools",
-        "after the list",
-        "after a search",
-        "processes below",
-        "MiB below",
-    )
-    caption = f"MiB resident (PSS) of the process itself; the middle of {memory.samples} samples"
-    console.print(_table("memory", heads, rows, caption))
-    show_failures(console, memory.failures)
-
-
-def show_tokens(console: Console, tokens: Tokens) -> None:
+def show_tokens(out: Output, tokens: Tokens) -> None:
     rows = [
         (
             cost.corpus, str(cost.servers), f"{cost.tools:,}", f"{cost.raw_tokens:,}",
@@ -154,57 +146,66 @@ def show_tokens(console: Console, tokens: Tokens) -> None:
         for cost in tokens.costs
     )
     caption = f"o200k; pairs are p50 / p95; menu in the handshake/stateless era; {said}"
-    console.print(_table("tokens", heads, rows, caption))
+    out.table("tokens", heads, rows, caption)
 
 
-def show_search(console: Console, search: Search) -> None:
+def show_growth(out: Output, growth: Growth) -> None:
     rows = [
         (
-            one.corpus, str(one.servers), f"{one.tools:,}", f"{one.first_ms:.0f}",
-            _took(one.one_phrase), _took(one.three_phrases), f"{one.list_tools.p50_ms:.1f}", str(one.empty),
+            one.program, f"{one.tools:,}", f"{one.servers:,}", _both(one.opened, 0) if one.opened else "-",
+            _both(one.indexed, 0), f"{one.p50_ms:.1f}", f"{one.p95_ms:.1f}", f"{one.cpu_ms:.1f}",
+            _both(one.changed, 0), f"{one.mib:.0f}",
         )
-        for one in search.searched
+        for one in growth.sizes
     ]  # fmt: skip
     heads = (
-        "corpus",
-        "servers",
-        "tools",
-        "first",
-        "one phrase",
-        "three phrases",
-        "tools/list",
-        "found nothing",
-    )
-    counted = search.searched[0].one_phrase.samples if search.searched else 0
-    caption = f"milliseconds through MCP, p50 / p95 / largest; {counted} searches of one phrase a corpus"
-    console.print(_table("search_tools", heads, rows, caption))
-
-
-def show_scale(console: Console, scale: Scale) -> None:
-    rows = [
-        (
-            one.program, f"{one.probed.tools:,}", str(one.probed.servers), str(one.probed.queries),
-            _both(one.probed.p50), _both(one.probed.p95), _both(one.probed.build, 0),
-            _both(one.probed.discovery, 0) if one.probed.discovery else "-",
-            _both(one.probed.update, 0), f"{one.probed.mib:.0f}",
-        )
-        for one in scale.results
-    ]  # fmt: skip
-    heads = (
-        "program", "tools", "servers", "queries", "p50", "p95", "build",
-        f"discover {CHANGED} changed", "update", "MiB",
+        "program", "tools", "servers", "open", "index", "search p50", "p95", "CPU", "change", "MiB",
     )  # fmt: skip
     caption = (
-        f"copies of the {scale.corpus} corpus; milliseconds of one phrase as wall (processor, all threads);"
-        " MiB resident that the index added, vectors and words"
+        f"Copies of the {growth.corpus} corpus. Milliseconds, processor time in brackets. Open: to the first"
+        f" tools/list. Index: until a first search is answered and all is idle. Change: of {CHANGED}"
+        " tools, with a search after it, until all is idle. MiB: resident in the end, without servers."
     )
-    console.print(_table("search by size of the catalog", heads, rows, caption))
-    _show_notes(console, [f"{one.program}: {one.probed.note}" for one in scale.results if one.probed.note])
-    _show_skipped(console, scale.skipped)
-    show_failures(console, scale.failures)
+    discovered = [
+        (
+            one.program,
+            f"{one.tools:,}",
+            f"{one.servers:,}",
+            f"{one.took.wall_ms / 1e3:.1f}",
+            f"{one.took.cpu_ms / 1e3:.1f}",
+        )
+        for one in growth.discoveries
+    ]
+    if discovered:
+        out.table(
+            "What it costs to get to know servers",
+            ("program", "tools", "servers", "seconds", "CPU s"),
+            discovered,
+            "`maitred list` on an empty catalog; servers are replayed, their processor time is not counted.",
+        )
+    out.table("How costs grow with the tools and servers that are known", heads, rows, caption)
+    crowds = [
+        (
+            one.program, VERSIONS[one.era], f"{one.clients:,}", f"{one.connect_cpu_ms:.1f}",
+            f"{one.kib:.0f}", f"{one.call_p50_ms:.2f}", f"{one.call_cpu_ms:.2f}", _both(one.notified, 0),
+        )
+        for one in growth.crowds
+    ]  # fmt: skip
+    crowd_heads = (
+        "program", "protocol", "clients", "connect, CPU ms", "KiB a client", "call p50 ms", "CPU ms",
+        "notify all",
+    )  # fmt: skip
+    caption = (
+        "Over HTTP, each client with an open stream. Connect and KiB: for each client. A call is made with"
+        f" all of them there. Notify: milliseconds from a change of {CHANGED} tools until the last client has"
+        " its notice, processor time until the gateway is idle in brackets."
+    )
+    out.table("How costs grow with the clients", crowd_heads, crowds, caption)
+    _show_skipped(out, growth.skipped)
+    show_failures(out, growth.failures)
 
 
-def show_quality(console: Console, quality: Quality) -> None:
+def show_quality(out: Output, quality: Quality) -> None:
     ways = [found.way for found in quality.sets[0].found] if quality.sets else []
     rows = [
         (
@@ -214,21 +215,21 @@ def show_quality(console: Console, quality: Quality) -> None:
         for one in quality.sets
     ]  # fmt: skip
     caption = "R@5 / NDCG@10, x100, means over the same queries; answers of ten"
-    console.print(_table("what search finds", ("set", "tools", "queries", *ways), rows, caption))
+    out.table("what search finds", ("set", "tools", "queries", *ways), rows, caption)
     _show_notes(
-        console, [f"{found.way}: {found.note}" for one in quality.sets for found in one.found if found.note]
+        out, [f"{found.way}: {found.note}" for one in quality.sets for found in one.found if found.note]
     )
-    _show_skipped(console, quality.skipped)
+    _show_skipped(out, quality.skipped)
 
 
-def show_ablation(console: Console, ablation: Ablation) -> None:
+def show_ablation(out: Output, ablation: Ablation) -> None:
     rows = [(name, *(_figures(one) for one in found)) for name, found in ablation.variants]
     caption = "hybrid search with one part changed; R@5 / NDCG@10, x100"
-    console.print(_table("what each part brings", ("part", *ablation.sets), rows, caption))
-    _show_skipped(console, ablation.skipped)
+    out.table("what each part brings", ("part", *ablation.sets), rows, caption)
+    _show_skipped(out, ablation.skipped)
 
 
-def show_tiers(console: Console, tiers: Tiers) -> None:
+def show_tiers(out: Output, tiers: Tiers) -> None:
     rows = [
         (
             one.name, f"{one.bytes:,}",
@@ -246,15 +247,15 @@ def show_tiers(console: Console, tiers: Tiers) -> None:
         " answers as many constant bytes; T3-first: every tool for the first time; T2: 30 tools of the"
         " largest category"
     )
-    console.print(_table("tiers over HTTP", heads, rows, caption))
-    show_failures(console, tiers.failures)
+    out.table("tiers over HTTP", heads, rows, caption)
+    show_failures(out, tiers.failures)
 
 
 def _figures(found: Found) -> str:
     return f"{_share(found.recall_at_5)} / {_share(found.ndcg_at_10)}"
 
 
-def show_chains(console: Console, chains: Chains) -> None:
+def show_chains(out: Output, chains: Chains) -> None:
     caption = (
         f"{chains.rounds} rounds in turn, each program {chains.runs} times; p50 is the median of the rounds"
         " (lowest-highest), p95 that of all runs; x = ratio of p50 within a round\n"
@@ -273,11 +274,11 @@ def show_chains(console: Console, chains: Chains) -> None:
         for row in chains.rows
     ]  # fmt: skip
     heads = ("program", f"{OURS} p50 ms", "p95 ms", f"{PEER} p50 ms", "p95 ms", "x")
-    console.print(_table("chains", heads, rows, caption))
-    show_failures(console, chains.failures)
+    out.table("chains", heads, rows, caption)
+    show_failures(out, chains.failures)
 
 
-def show_churn(console: Console, churn: Churn) -> None:
+def show_churn(out: Output, churn: Churn) -> None:
     plan = churn.plan
     kinds = "; ".join(f"{count:,} {kind}" for kind, count in churn.ended.items())
     caption = (
@@ -293,11 +294,11 @@ def show_churn(console: Console, churn: Churn) -> None:
         for name, ms in (("an answer", churn.answers_ms), ("an error", churn.errors_ms))
         if ms
     ]
-    console.print(_table("servers that are killed", heads, rows, caption))
-    show_failures(console, churn.failures)
+    out.table("servers that are killed", heads, rows, caption)
+    show_failures(out, churn.failures)
 
 
-def show_faults(console: Console, faults: Faults) -> None:
+def show_faults(out: Output, faults: Faults) -> None:
     caption = (
         f"{faults.kills} times SIGKILL, {faults.early} before all was ready, {faults.unguarded} together with"
         " the warden; seconds from a start to the desired state\n"
@@ -307,57 +308,109 @@ def show_faults(console: Console, faults: Faults) -> None:
     figures = [f"{faults.restart(share):.2f}" for share in (0.5, 0.95, 1.0)]
     heads: Sequence[str] = ("restarts", "p50 s", "p95 s", "max s")
     row = (str(len(faults.restart_s)), *figures)
-    console.print(_table("gateways that are killed", heads, [row], caption))
+    out.table("gateways that are killed", heads, [row], caption)
     rows = [
         (one.fault, one.answer, f"{one.recovered_s:.2f}", str(one.doubled), str(one.orphans))
         for one in faults.rows
     ]
     heads = ("fault", "answer to a caller meanwhile", "desired after s", "twice", "left")
     caption = "seconds from when it was there again, or the container was killed, to the desired state"
-    console.print(_table("what cages need is taken away", heads, rows, caption))
-    _show_skipped(console, faults.skipped)
-    show_failures(console, faults.failures)
+    out.table("what cages need is taken away", heads, rows, caption)
+    _show_skipped(out, faults.skipped)
+    show_failures(out, faults.failures)
 
 
-SHOW: Mapping[str, Callable[[Console, Any], None]] = {
+def show_browsing(out: Output, browsing: Browsing) -> None:
+    alone = {one.peer: one for one in browsing.errands if one.way == "alone"}
+    rows = [
+        (
+            one.peer, one.way, f"{one.steps} of {browsing.of}", "yes" if one.is_ordered else "no",
+            str(one.requests), str(one.questions), f"{one.definitions:,}", f"{one.calls:,}",
+            f"{one.answers:,}", f"{one.largest:,}", f"{one.total:,}", _part(one.total, alone.get(one.peer)),
+        )
+        for one in browsing.errands
+    ]  # fmt: skip
+    heads = (
+        "server", "way", "steps", "ordered", "requests", "questions", "definitions", "calls", "answers",
+        "longest answer", "total", "of alone",
+    )  # fmt: skip
+    lost = "".join(f"\n{one.peer}, {one.way}: {one.lost}" for one in browsing.errands if one.lost)
+    caption = (
+        "o200k tokens of all that goes into the context; questions are those for words in a stored answer;"
+        f" the agent is a script{lost}"
+    )
+    out.table("browsing: a task in a shop page", heads, rows, caption)
+    show_failures(out, browsing.failures)
+
+
+def _part(total: int, alone: Errand | None) -> str:
+    return f"{total / alone.total:.1%}" if alone and alone.total else ""
+
+
+def show_page_tokens(out: Output, found: PageTokens) -> None:
+    rows = [
+        (one.page, one.opened, str(one.tools), f"{one.tokens:,}", f"{one.saved:.0%}".replace("%", " %"))
+        for one in found.listed
+    ]
+    caption = (
+        "o200k tokens of the page's definitions in `tools/list`; saved: of the same tools without categories;"
+        f" labels and few tools with `mode: categories` and `break_even_tokens: {BREAK_EVEN_TOKENS}`"
+    )
+    out.table("the tools of a page", ("page", "categories", "listed", "tokens", "saved"), rows, caption)
+    show_failures(out, found.failures)
+
+
+def show_pages(out: Output, pages: Pages) -> None:
+    caption = (
+        f"{pages.rounds} rounds in turn, each of {pages.calls} calls one by one, a quarter of them if the"
+        " tool waits; medians, the ratio is of both p50 within a round. CPU: of all processes of the gateway,"
+        f" for a call. {pages.browser}"
+    )
+    heads = ("way", "p50 ms", "x direct", "p95 ms", "CPU ms")
+    for one in pages.comparisons:
+        rows = [
+            (
+                way.name, f"{way.p50_ms:.2f}", _times(way.ratio), f"{way.p95_ms:.2f}",
+                f"{way.cpu_ms:.2f}" if way.cpu_ms else "-",
+            )
+            for way in one.ways
+        ]  # fmt: skip
+        waits = f"waits {one.wait_ms} ms" if one.wait_ms else "answers at once"
+        out.table(f"page tools: {one.reach}, a tool that {waits}", heads, rows, caption)
+    show_failures(out, pages.failures)
+
+
+SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "calls": show_calls,
     "start": show_start,
+    "growth": show_growth,
     "cages": show_cages,
-    "memory": show_memory,
     "tokens": show_tokens,
-    "search": show_search,
-    "scale": show_scale,
     "quality": show_quality,
     "ablation": show_ablation,
     "tiers": show_tiers,
     "chains": show_chains,
     "churn": show_churn,
     "faults": show_faults,
+    "browsing": show_browsing,
+    "page-tokens": show_page_tokens,
+    "pages": show_pages,
 }
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Table:
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    for head in heads:
-        table.add_column(head, justify="left" if head in _LEFT else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def show_failures(console: Console, failures: Sequence[Failure]) -> None:
+def show_failures(out: Output, failures: Sequence[Failure]) -> None:
     for failure in failures:
-        console.print(f"FAILED {failure.what}: {failure.why}", style="red", markup=False)
+        out.line(f"FAILED {failure.what}: {failure.why}", style="red")
 
 
-def _show_skipped(console: Console, skipped: Sequence[Skipped]) -> None:
+def _show_skipped(out: Output, skipped: Sequence[Skipped]) -> None:
     for one in skipped:
-        console.print(f"skipped {one.what}: {one.why}", style="yellow", markup=False)
+        out.line(f"skipped {one.what}: {one.why}", style="yellow")
 
 
-def _show_notes(console: Console, notes: Sequence[str]) -> None:
+def _show_notes(out: Output, notes: Sequence[str]) -> None:
     for note in dict.fromkeys(notes):
-        console.print(f"note: {note}", style="yellow", markup=False)
+        out.line(f"note: {note}", style="yellow")
 
 
 def _times(value: Spread) -> str:
@@ -368,17 +421,9 @@ def _ranged(value: Spread, digits: int) -> str:
     return f"{value.median:.{digits}f} ({value.low:.{digits}f}-{value.high:.{digits}f})"
 
 
-def _took(latency: Latency) -> str:
-    return f"{latency.p50_ms:.1f} / {latency.p95_ms:.1f} / {latency.largest_ms:.1f}"
-
-
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
-def _both(took: Took, digits: int = 1) -> str:
+def _both(took: Took, digits: int) -> str:
     return f"{took.wall_ms:,.{digits}f} ({took.cpu_ms:,.{digits}f})"
-
-
-def _held(held: Held) -> str:
-    return f"{held.rss_mib:.0f}" + (f" ({held.pss_mib:.0f})" if held.pss_mib is not None else "")

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mcp_types import ListToolsResult
 from pydantic import ValidationError
@@ -28,6 +28,35 @@ _BUILD_S = 900
 _SEED = 7
 
 Command = list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkout:
+    """An installed maitred: its name in tables, the Python it is installed for, what its files end in."""
+
+    name: str
+    python: Path
+    suffix: str = ""
+
+    def command(self, *arguments: str) -> Command:
+        """A command line of it."""
+        return [str(self.python.with_name("maitred")), *arguments]
+
+    def serve(self, config: Path, *, shared: bool = False) -> Command:
+        """The command line of its gateway on standard streams, for one client alone or shared."""
+        alone = [] if shared else ["--no-daemon"]
+        return self.command("serve", *alone, "--config", str(config), "--transport", "stdio")
+
+    def serve_http(self, config: Path) -> Command:
+        """The command line of its gateway on a port that it chooses and prints."""
+        return self.command("serve", "--config", str(config), "--transport", "http", "--port", "0")
+
+    def stop(self, config: Path) -> None:
+        """End the gateway that clients of a configuration shared, if there is one."""
+        subprocess.run(self.command("stop", "--config", str(config)), capture_output=True, check=False)
+
+
+CURRENT: Final = Checkout(name="maitred", python=Path(sys.executable))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +79,24 @@ class Corpus:
 
 
 class Stage:
-    """Everything that benches run on, below one folder. What is there already is used again."""
+    """Everything that benches run on, below one folder. What is there already is used again.
 
-    def __init__(self, folder: Path, size: Size) -> None:
+    Args:
+        folder: Where corpora, catalogs and peers are kept.
+        size: How much is measured.
+        before: Another checkout, which takes turns with this one.
+    """
+
+    def __init__(self, folder: Path, size: Size, before: Checkout | None = None) -> None:
         self.folder = folder
+        self.checkouts: Final = (CURRENT, *([before] if before else []))
         self._size = size
-        self._known: dict[int, Known] = {}
+        self._known: dict[tuple[int, str], Known] = {}
+
+    @property
+    def peers(self) -> Path:
+        """The folder of peers that were installed for the bench."""
+        return self.folder / "peers"
 
     @cached_property
     def generated(self) -> Corpus:
@@ -84,45 +125,47 @@ class Stage:
         """The generated corpus, then the recorded one where there is one."""
         return [self.generated, *([self.recorded] if self.recorded else [])]
 
-    def known(self, count: int) -> Known:
+    def known(self, count: int, checkout: Checkout = CURRENT) -> Known:
         """Some servers of the generated corpus with their catalog; the same ones each time.
 
         Only such as every peer can serve: a definition that the SDK's models refuse hides its whole server
         from FastMCP's proxy, and a log line that is not UTF-8 makes that proxy answer no list at all.
         """
-        if count not in self._known:
-            self._known[count] = self._learn(count)
-        return self._known[count]
+        key = (count, checkout.name)
+        if key not in self._known:
+            self._known[key] = self._learn(count, checkout)
+        return self._known[key]
 
-    def _learn(self, count: int) -> Known:
+    def _learn(self, count: int, checkout: Checkout) -> Known:
         every = self.generated.known
         names = random.Random(_SEED).sample(self._readable, min(count, len(self._readable)))
         chosen = {name: every.servers[name] for name in names}
-        config = self.configure(f"known-{count}", chosen)
-        if not config.with_suffix(".db").exists():
+        config = self.configure(f"known-{count}{checkout.suffix}", chosen)
+        if checkout is CURRENT and not config.with_suffix(".db").exists():
             shutil.copy(every.config.with_suffix(".db"), config.with_suffix(".db"))
-        return discover(config, chosen)
+        return discover(config, chosen, checkout)
 
     @cached_property
     def _readable(self) -> list[str]:
         return sorted(str(one["server"]) for one in self.generated.records if _is_readable(one))
 
-    def configure(self, name: str, servers: Mapping[str, Command]) -> Path:
-        """Write a configuration of maitred with a catalog beside it."""
+    def configure(self, name: str, servers: Mapping[str, Command], /, **sections: Mapping[str, Any]) -> Path:
+        """Write a configuration of maitred with a catalog beside it; sections replace those of the bench."""
         path = self.folder / f"{name}.yaml"
         body: dict[str, Any] = {
             "servers": {key: {"command": argv[0], "args": argv[1:]} for key, argv in servers.items()},
             "catalog": {"path": str(path.with_suffix(".db"))},
             "disclosure": {"mode": "menu"},
+            **sections,
         }
         path.write_text(json.dumps(body, indent=1), encoding="utf-8")  # JSON is YAML
         return path
 
-    def proxy(self, variant: str, name: str, servers: Mapping[str, Command]) -> Command:
-        """The command line of FastMCP's proxy before some servers."""
+    def proxy(self, variant: str, name: str, servers: Mapping[str, Command], port: int = 0) -> Command:
+        """The command line of FastMCP's proxy before some servers, on stdio if there is no port."""
         path = self.folder / f"{name}-proxy.json"
         path.write_text(json.dumps(servers), encoding="utf-8")
-        return [sys.executable, "-P", str(ROOT / "bench" / "proxies.py"), variant, str(path)]
+        return [sys.executable, "-P", str(ROOT / "bench" / "proxies.py"), variant, str(path), str(port)]
 
     def _corpus(self, name: str, path: Path) -> Corpus:
         records, at = corpus.read(path), corpus.offsets(path)
@@ -142,24 +185,14 @@ def _is_readable(record: corpus.Record) -> bool:
     return True
 
 
-def maitred(*arguments: str) -> Command:
-    """A command line of the maitred that is installed beside this Python."""
-    return [str(Path(sys.executable).with_name("maitred")), *arguments]
-
-
-def serve(config: Path) -> Command:
-    """The command line of the gateway."""
-    return maitred("serve", "--no-daemon", "--config", str(config), "--transport", "stdio")
-
-
-def discover(config: Path, servers: Mapping[str, Command]) -> Known:
+def discover(config: Path, servers: Mapping[str, Command], checkout: Checkout = CURRENT) -> Known:
     """Have maitred discover what it does not know yet.
 
     Raises:
         PeerError: It fails, or a server could not be discovered.
     """
     started = time.perf_counter()
-    command = maitred("list", "--config", str(config), "--json")
+    command = checkout.command("list", "--config", str(config), "--json")
     done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False)
     seconds = time.perf_counter() - started
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Time from starting the process to the answer of the first `tools/list`, its servers being known.
+"""Time and memory from starting the process to the answer of the first `tools/list`, its servers being known.
 
 maitred answers from its catalog and must not start a server for it: whatever runs below it at the answer and
 half a second later is reported. FastMCP's proxy has to start its servers, so it is measured with
@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 
 import anyio
 
-from bench.processes import below, cpu_s, describe
-from bench.stage import Command, Known, Stage, serve
+from bench.processes import all_cpu_s, all_rss_mib, below, descendants, describe
+from bench.stage import Command, Known, Stage
 from bench.values import Failure, PeerError, Size, Spread, ratios, spread
 from bench.wire import connect
 
@@ -28,7 +29,8 @@ _MENU_TOOLS = 5
 class Start:
     """One program's starts. `children` are the command lines of processes that it had started.
 
-    `cpu_s` is processor time of the program itself: the steadier figure where the machine is busy.
+    `cpu_s` and `mib` are processor time and resident memory of the program, for a shared gateway of all its
+    processes, without those of servers.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Start:
     to_yardstick: Spread
     cpu_s: Spread
     cpu_to_yardstick: Spread
+    mib: float
     children: Sequence[str]
     each_s: Sequence[float]
 
@@ -58,6 +61,7 @@ class Starts:
 class _Taken:
     seconds: float
     cpu_s: float
+    mib: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -67,6 +71,7 @@ class _Contender:
     known: Known
     least_tools: int
     may_start: bool
+    stop: Command | None = None
     taken: list[_Taken] = field(default_factory=list)
     children: set[str] = field(default_factory=set)
     listed: int = 0
@@ -103,17 +108,25 @@ def measure(stage: Stage, size: Size) -> Starts:
 
 def _contenders(stage: Stage, size: Size) -> list[_Contender]:
     found = []
-    for count in size.known_servers:
-        known = stage.known(count)
-        found.append(
-            _Contender(
-                name="maitred",
-                command=serve(known.config),
-                known=known,
-                least_tools=_MENU_TOOLS,
-                may_start=False,
-            )
+    for count, checkout in product(size.known_servers, stage.checkouts):
+        known = stage.known(count, checkout)
+        alone = _Contender(
+            name=checkout.name,
+            command=checkout.serve(known.config),
+            known=known,
+            least_tools=_MENU_TOOLS,
+            may_start=False,
         )
+        shared = replace(
+            alone,
+            name=f"{checkout.name}, the first of a shared gateway",
+            command=checkout.serve(known.config, shared=True),
+            may_start=True,
+            stop=checkout.command("stop", "--config", str(known.config)),
+            taken=[],
+            children=set(),
+        )
+        found += [alone, shared]
     for count in size.proxied_servers:
         known = stage.known(count)
         for variant in size.variants:
@@ -141,10 +154,15 @@ def _import() -> _Taken:
 
 
 async def _start(contender: _Contender) -> _Taken:
+    if contender.stop:
+        await anyio.run_process(contender.stop, check=False)  # what is shared must not be there yet
+    before = descendants()
     started = time.perf_counter()
     async with connect(contender.command) as wire:
         tools = await wire.list_tools()
-        taken = _Taken(seconds=time.perf_counter() - started, cpu_s=cpu_s(wire.pid))
+        seconds = time.perf_counter() - started
+        gateway = sorted(descendants() - before) if contender.stop else [wire.pid]
+        taken = _Taken(seconds=seconds, cpu_s=all_cpu_s(gateway), mib=all_rss_mib(gateway))
         found = below(wire.pid)
         if not contender.may_start:
             await anyio.sleep(_LATER_S)
@@ -153,6 +171,8 @@ async def _start(contender: _Contender) -> _Taken:
         contender.listed = len(tools)
         if len(tools) < contender.least_tools:
             raise PeerError(f"it lists {len(tools)} tools of {contender.least_tools}")
+    if contender.stop:
+        await anyio.run_process(contender.stop, check=False)
     return taken
 
 
@@ -172,6 +192,7 @@ def _summary(contender: _Contender, imports: Sequence[_Taken]) -> Start:
         to_yardstick=ratios(seconds, [one.seconds for one in imports]),
         cpu_s=spread(cpu),
         cpu_to_yardstick=ratios(cpu, [one.cpu_s for one in imports]),
+        mib=spread([one.mib for one in contender.taken]).median,
         children=sorted(contender.children),
         each_s=seconds,
     )

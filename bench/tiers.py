@@ -23,7 +23,7 @@ from bench.listening import START_S, Program, listening
 from bench.loader import Load, Loaded
 from bench.processes import cpu_s
 from bench.replicas import replicate, tools_of
-from bench.stage import ROOT, Stage, maitred
+from bench.stage import CURRENT, ROOT, Stage
 from bench.values import Failure, Size, Spread, ratios, spread
 from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import gateway_with_tools
@@ -108,9 +108,9 @@ async def _measure(stage: Stage, amount: _Amount) -> Tiers:
     name, path = stage.definitions()
     tools = replicate(tools_of(corpus.read(path)), amount.tools)
     async with gateway_with_tools(tools, Search(mode="lexical")) as gateway:
-        await _placed(gateway)
+        await _await_categories(gateway)
         config = _configure(gateway, stage.folder / "tiers.yaml")
-        serve = maitred("serve", "--config", str(config), "--transport", "http", "--port", "0")
+        serve = CURRENT.serve_http(config)
         async with listening(serve) as ours:
             routes = _routes(ours, gateway)
             bare_app = [sys.executable, "-m", "bench.bare", *(f"{one.name}={one.size}" for one in routes)]
@@ -126,8 +126,8 @@ async def _measure(stage: Stage, amount: _Amount) -> Tiers:
         )
 
 
-async def _placed(gateway: Gateway) -> None:
-    """Wait until every tool stands in a category, so that no other process has to put it there."""
+async def _await_categories(gateway: Gateway) -> None:
+    """Wait until every tool is in a category, so that no other process has to put it there."""
     with anyio.fail_after(_SOON_S):
         while not gateway.snapshot.placed_by:
             news = anyio.Event()

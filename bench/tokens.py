@@ -15,7 +15,7 @@ from tests.support.replay_server import sample
 
 from bench.counting import tokens
 from bench.queries import make_queries
-from bench.stage import Corpus, Stage, serve
+from bench.stage import CURRENT, Corpus, Stage
 from bench.values import PeerError, Size
 from bench.wire import Era, Json, Wire, connect
 from maitred.evaluation.metrics import percentile
@@ -81,7 +81,7 @@ def measure(stage: Stage, size: Size) -> Tokens:
 async def _count(corpus: Corpus, size: Size) -> Cost:
     each = [tokens(tool) for record in corpus.records for tool in record["tools"]]
     given = sum(tokens(_given(tool)) for record in corpus.records for tool in record["tools"])
-    command = serve(corpus.known.config)
+    command = CURRENT.serve(corpus.known.config)
     menus: dict[str, int] = {}
     for era in _ERAS:
         async with connect(command, era) as wire:

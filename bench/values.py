@@ -1,98 +1,101 @@
 """What every bench shares as values: how much to measure, how figures are summarised, what failed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
     """How much is measured.
 
-    `variants` are those of `proxies.py`, `client_modes` of `mcp.Client`, `backends` of `calls.py`;
-    `known_servers` and `proxied_servers` are how many servers a program starts with. Of `scale_tools`, the
-    peer is measured up to `scale_peer_tools`, with `scale_peer_queries`; `quality_queries` are asked of each
-    labelled set of at most `quality_tools`, all of them if it is 0.
+    `links` are the ways to maitred in `calls.py`, `variants` those of `proxies.py`; `peers` says whether
+    peers from other registries are measured; `comparisons` are backends of `calls.py`, each with the client
+    that calls it; `calls` is how many calls a round has, by how many of them are made at once.
+    `known_servers` and `proxied_servers` are how many servers a program starts with. `growth` has pairs of
+    tools and servers; of these, the peer is measured up to `growth_peer_tools`. `quality_queries` are asked
+    of each labelled set of at most `quality_tools`, all of them if it is 0.
     """
 
     quick: bool
+    links: tuple[str, ...]
     variants: tuple[str, ...]
-    client_modes: tuple[str, ...]
+    peers: bool
     rounds: int
     warm_up_calls: int
-    sequential_calls: int
-    concurrent_calls: int
-    backends: tuple[str, ...]
+    calls: Mapping[int, int]
+    comparisons: tuple[tuple[str, Literal["lean", "sdk"]], ...]
     warm_up_starts: int
     starts: int
     known_servers: tuple[int, ...]
     proxied_servers: tuple[int, ...]
-    memory_samples: int
     corpus_servers: int
     corpus_tools: int
     recorded: bool
     queries: int
     find_and_call: int
-    scale_tools: tuple[int, ...]
-    scale_modes: tuple[str, ...]
-    scale_queries: int
-    scale_peer_tools: int
-    scale_peer_queries: int
+    growth: tuple[tuple[int, int], ...]
+    growth_modes: tuple[str, ...]
+    growth_queries: int
+    growth_peer_tools: int
+    growth_peer_queries: int
+    growth_clients: tuple[int, ...]
     quality_tools: int
     quality_queries: int
 
 
 FULL = Size(
     quick=False,
+    links=("alone", "shared", "HTTP"),
     variants=("shared", "mount"),
-    client_modes=("legacy", "auto"),
-    rounds=15,
-    warm_up_calls=50,
-    sequential_calls=120,
-    concurrent_calls=224,
-    backends=("echo", "time"),
+    peers=True,
+    rounds=9,
+    warm_up_calls=30,
+    calls={1: 80, 8: 240, 32: 320, 128: 384},
+    comparisons=(("echo", "lean"), ("time", "sdk")),
     warm_up_starts=1,
     starts=7,
     known_servers=(1, 10, 100),
     proxied_servers=(1, 10),
-    memory_samples=3,
     corpus_servers=191,
     corpus_tools=8_586,
     recorded=True,
     queries=200,
     find_and_call=60,
-    scale_tools=(1_000, 10_000, 100_000),
-    scale_modes=("hybrid", "lexical"),
-    scale_queries=200,
-    scale_peer_tools=10_000,
-    scale_peer_queries=20,
+    growth=((1_000, 25), (10_000, 250), (10_000, 1_000), (100_000, 1_000)),
+    growth_modes=("hybrid", "lexical"),
+    growth_queries=100,
+    growth_peer_tools=10_000,
+    growth_peer_queries=20,
+    growth_clients=(1, 100, 1_000),
     quality_tools=100_000,
     quality_queries=0,
 )
 QUICK = Size(
     quick=True,
+    links=("alone", "shared", "HTTP"),
     variants=("mount",),
-    client_modes=("legacy",),
+    peers=True,
     rounds=3,
-    warm_up_calls=10,
-    sequential_calls=50,
-    concurrent_calls=96,
-    backends=("echo",),
+    warm_up_calls=5,
+    calls={1: 30, 8: 80, 32: 96, 128: 128},
+    comparisons=(("echo", "lean"),),
     warm_up_starts=0,
     starts=1,
     known_servers=(1, 10),
     proxied_servers=(1,),
-    memory_samples=1,
     corpus_servers=12,
     corpus_tools=540,
     recorded=False,
     queries=60,
     find_and_call=10,
-    scale_tools=(500, 1_000),
-    scale_modes=("hybrid",),
-    scale_queries=40,
-    scale_peer_tools=1_000,
-    scale_peer_queries=10,
+    growth=((500, 10), (1_000, 25)),
+    growth_modes=("hybrid",),
+    growth_queries=20,
+    growth_peer_tools=1_000,
+    growth_peer_queries=5,
+    growth_clients=(1, 20),
     quality_tools=1_000,
     quality_queries=40,
 )
@@ -101,6 +104,14 @@ QUICK = Size(
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """Something that could not be measured: which, and the reason."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """What was left out on purpose, and why."""
 
     what: str
     why: str

@@ -127,7 +127,8 @@ async def _count(_: TokenWorker, texts: Sequence[str]) -> Sequence[int]:
 def count_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count tokens in this process: a worker for each gateway would load the vocabulary again each time.
 
-    Gateways in processes of their own have their workers, and `tests/catalog/test_tokens.py` has.
+    So do the forks of `tests/support/prefork.py`. Gateways that are started as `python -m maitred` have their
+    workers, and `tests/catalog/test_tokens.py` has.
     """
     monkeypatch.setattr(TokenWorker, "count", _count)
 

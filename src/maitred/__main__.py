@@ -76,6 +76,7 @@ def prepare() -> None:
         if isinstance(stream, io.TextIOWrapper):
             with suppress(OSError):  # a stream that is also readable and cannot seek stays as it is
                 stream.reconfigure(errors="maitred")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads the metadata of all packages
     if not Path(os.environ.get("HOME", "")).is_absolute():  # an empty one would mean the root directory
         os.environ.pop("HOME", None)
 

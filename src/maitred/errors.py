@@ -2,9 +2,9 @@
 
 Each has a stable `code`; its text says what is wrong, where, and what to do next. A tool that fails is not an
 error but a result. An unexpected exception is a bug and never one of these. Directly below `MaitredError`:
-`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (eight
-kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `UnknownDetailError`, `ToolWithheldError`,
-`AuditError`, `ArgumentsError`, `NotAllowedError` and `BusyError`.
+`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (nine
+kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `DecisionError`, `UnknownDetailError`,
+`ToolWithheldError`, `CallNotApprovedError`, `AuditError`, `ArgumentsError`, `NotAllowedError`, `BusyError`.
 """
 
 import errno
@@ -331,6 +331,40 @@ class TokenNotFoundError(NotFoundError):
         super().__init__(
             f"There is no valid token {which!r}, neither by id nor by name. `maitred tokens list` shows all."
         )
+
+
+class HeldCallNotFoundError(NotFoundError):
+    """No call that was held has this id."""
+
+    code: ClassVar[str] = "held_call_not_found"
+
+    def __init__(self, held_id: str) -> None:
+        self.held_id = held_id
+        super().__init__(
+            f"There is no held call {held_id[:80]!r}. `maitred calls list` shows those that wait."
+        )
+
+
+class DecisionError(MaitredError):
+    """A held call cannot be decided like this, or not any more; the text says why."""
+
+    code: ClassVar[str] = "decision_forbidden"
+
+    def __init__(self, held_id: str, reason: str) -> None:
+        self.held_id = held_id
+        self.reason = reason
+        super().__init__(f"Held call {held_id}: {reason}.")
+
+
+class CallNotApprovedError(MaitredError):
+    """The call waited for a person and was not made: it was refused, or there was no decision in time."""
+
+    code: ClassVar[str] = "call_not_approved"
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"The call of {name!r} was not made: {reason}")
 
 
 class CursorError(MaitredError):

@@ -73,6 +73,18 @@ def as_code(name: str) -> str:
     return f"`{name}`"
 
 
+def shorten_middle(text: str, most: int) -> str:
+    """A text of at most `most` characters, 40 or more: what is left out is its middle, with a count of it.
+
+    It is for messages that repeat a value: what is wrong with the value comes after it.
+    """
+    if len(text) <= most:
+        return text
+    room = most - len(f" …({len(text):,} characters left out)… ")
+    head, tail = text[: room // 3], text[len(text) - (room - room // 3) :]
+    return f"{head} …({len(text) - room:,} characters left out)… {tail}"
+
+
 def _is_part(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
     return len(short) >= _LEAST_PART and short in long

@@ -50,7 +50,7 @@ def records(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[
     """A file of server definitions, and what is in it."""
     if request.param == "generated":
         path = tmp_path / "generated.jsonl"
-        corpus.write(corpus.generate(), path)
+        corpus.write(corpus.stand_in(), path)
     else:
         recorded = corpus.recorded()
         if recorded is None:
@@ -66,7 +66,7 @@ def _settings(path: Path, records: list[dict[str, Any]], folder: Path) -> Settin
     servers = {}
     for record in records:
         command = corpus.replay_command(path, record["server"], offsets[record["server"]])
-        servers[record["server"]] = {"command": command[0], "args": command[1:], "idle_stop_s": 2.0}
+        servers[record["server"]] = {"command": command[0], "args": command[1:], "idle_stop_s": 600}
     text = json.dumps({"servers": servers, "disclosure": {"mode": "menu"}, "catalog": {"path": "catalog.db"}})
     return parse(folder / "maitred.yaml", text)
 

@@ -29,7 +29,7 @@ CLI: Mapping[str, Sequence[str]] = {
     "watch": ["stats", "doctor x"],  # `doctor` watches first
     "operate": ["doctor x", "mediate --accept x --diff", "tiers update"],
     "register": ["unregister x"],
-    "approve": ["approve x --yes"],
+    "approve": ["approve x --yes", "calls list", "calls show x", "calls approve x --yes", "calls refuse x"],
     "audit": ["audit verify"],
     "grant": ["tokens list", "tokens revoke x"],
     "configure": ["remove x", "categories --set x"],
@@ -70,6 +70,7 @@ VIEWER_MAY: Mapping[str, str] = {
     "categories": "needs to see only",
     "schema": "prints what every installation has",
     "entry": "prints what every installation has",
+    "ui": "opens pages, on which the gateway shows what the token allows",
     "eval": "measures labelled queries in a gateway of its own",
     "demo": "makes a configuration of its own",
 }
@@ -82,6 +83,8 @@ EXAMPLES: Mapping[str, str] = {
     "register": "register x.yaml",
     "tokens": "tokens list",
     "approve": "approve x --yes",
+    "calls": "calls list",
+    "browser": "browser dial-in",
 }
 """How commands are tried that one name is not enough for."""
 WITHOUT_A_NAME = ("chains", "mediate", "approvals", "stats", "tiers", "budget", "audit", "doctor")

@@ -13,7 +13,6 @@ from tests.support.cpu import cpu_within
 EVIL = evil_shapes.EVIL | evil_reach.EVIL
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("threat", EVIL)
 def test_an_evil_manifest_is_told_what_is_wrong_and_does_not_get_in(threat: str) -> None:
     """Every threat of the table ends as designed, within seconds, and with a way out."""

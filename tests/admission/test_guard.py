@@ -16,6 +16,7 @@ from maitred.admission.guarded_transport import GuardedTransport
 from maitred.backends.base import ConnectError, ConnectOptions
 from maitred.backends.orphans import catalog_of
 from maitred.backends.process import Warden
+from maitred.browser.browsers import Browsers
 from maitred.config.settings import Settings
 from maitred.model.servers import ServerSpec
 from maitred.model.transports import TRANSPORTS
@@ -242,6 +243,7 @@ async def test_a_registered_server_of_any_transport_does_not_reach_this_machine(
         in_process={},
         containers=Containers(settings, warden),
         programs=Programs(settings, warden),
+        browsers=lambda: Browsers(lambda *_: False, warden),
     )
     heard: list[str] = []
 

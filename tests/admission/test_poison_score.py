@@ -82,7 +82,7 @@ def test_features_are_those_of_training() -> None:
     )
     places, values = glance.features(frozenset({"notes"}))
     digest = hashlib.sha256(
-        np.concatenate([np.sort(glance.plain), np.sort(glance.runs)]).tobytes()
+        np.concatenate([np.sort(glance.plain), np.sort(glance.runs)]).astype(np.int64).tobytes()
     ).hexdigest()
 
     assert len(places) == len(values)

@@ -51,8 +51,11 @@ class Script:
         self.asked = Heard()
         self.channel = LineChannel(self._write, max_message_bytes=1_000_000)
 
-    async def _write(self, data: bytes) -> None:
-        message = json.loads(data)
+    def _write(self, data: bytes) -> None:
+        for line in data.splitlines():
+            self._take(json.loads(line))
+
+    def _take(self, message: Json) -> None:
         self.sent.append(message)
         if "id" in message and "method" in message:
             answer = self.answers[message["method"]]

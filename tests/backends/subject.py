@@ -54,6 +54,9 @@ class Subject:
         assert server == self.name
         self.heard(task["taskId"])
 
+    def facts_changed(self, server: str, facts: Mapping[str, Any], key: str) -> None:
+        raise AssertionError("these servers report no facts")
+
     def health_changed(self, server: str, key: str) -> None:
         assert server == self.name
         self.heard(self.pool.health()[server].state)

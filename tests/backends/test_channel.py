@@ -28,11 +28,13 @@ class Peer:
         self.notices: list[tuple[str, Mapping[str, Any] | None]] = []
         self.gate = anyio.Event()
         self.channel = LineChannel(self._write, **{"max_message_bytes": MAX_BYTES} | options)
+        self.writes = 0
         self._came = anyio.Event()
 
-    async def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         assert data.endswith(b"\n")
-        self.sent.append(json.loads(data))
+        self.writes += 1
+        self.sent += [json.loads(line) for line in data.splitlines()]
         self._happened()
 
     def _happened(self) -> None:
@@ -108,6 +110,7 @@ async def asking(peer: Peer, method: str = "ask", **options: Any) -> AsyncIterat
 def small_burst(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let a flood be a few hundred messages, so that the tests of floods are quick."""
     monkeypatch.setattr("maitred.jsonrpc.channel._NOISE_BURST", 200.0)
+    monkeypatch.setattr("maitred.jsonrpc.channel._NOISE_PER_S", 20.0)
     return 200
 
 
@@ -403,3 +406,34 @@ async def test_a_client_may_send_as_many_requests_as_it_likes(small_burst: int) 
     async with peer.running():
         peer.says(*[request(number, "ping") for number in range(small_burst * 2)])
         assert len(await peer.heard(small_burst * 2)) == small_burst * 2
+
+
+async def test_answers_that_are_ready_together_go_out_in_one_write_and_a_single_one_at_once() -> None:
+    peer = Peer(trusted=True)
+    async with peer.running():
+        peer.says(*(request(number, "wait") for number in range(20)))
+        await anyio.wait_all_tasks_blocked()
+        peer.gate.set()
+        await peer.heard(20)
+        assert peer.writes <= 2
+        before = peer.writes
+        peer.says(request("one", "ask"))
+        await peer.heard(21)
+        assert peer.writes == before + 1
+
+
+async def test_requests_of_one_moment_go_out_together_and_each_gets_its_answer() -> None:
+    peer = Peer()
+    async with peer.running() as channel:
+        outcomes: dict[int, Any] = {}
+
+        async def ask(number: int) -> None:
+            outcomes[number] = await channel.send_raw_request("ask", {"number": number})
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(ask, number)
+            for sent in [*await peer.heard(20)]:
+                peer.answers(sent, number=sent["params"]["number"])
+        assert outcomes == {number: {"number": number} for number in range(20)}
+        assert peer.writes <= 2

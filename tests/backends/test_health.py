@@ -48,6 +48,9 @@ class Ear:
         self._pool = watched
         watched.listener = self
 
+    def facts_changed(self, server: str, facts: Mapping[str, Any], key: str) -> None:
+        raise AssertionError("these servers report no facts")
+
     def health_changed(self, server: str, key: str) -> None:
         self.heard((self._pool.health()[server].state, server in self._pool.refused()))
 

@@ -78,6 +78,9 @@ class Ear:
         self._pool = pool
         pool.listener = self
 
+    def facts_changed(self, server: str, facts: Mapping[str, Any], key: str) -> None:
+        raise AssertionError("these servers report no facts")
+
     def health_changed(self, server: str, key: str) -> None:
         self.heard(self._pool.health()[server].state)
 

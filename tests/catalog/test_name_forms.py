@@ -62,6 +62,14 @@ def test_where_two_tools_fit_both_are_given_and_none_is_chosen(
     assert sorted((key.server, key.name) for key in found(name, catalog(*tools))) == sorted(tools)
 
 
+def test_a_pages_tool_is_meant_by_its_name_in_the_page_where_no_server_has_that_name() -> None:
+    """Texts of pages name their tools so; a page takes no name from a server, nor from another page."""
+    one, other = ("web", "https://app.example#echo"), ("web", "http://127.0.0.1:80#echo")
+    assert found("echo", catalog(one, ("a", "x#echo"))) == [ToolKey(server="web", name=one[1])]
+    assert found("echo", catalog(one, ("a", "echo"))) == [ToolKey(server="a", name="echo")]
+    assert {key.name for key in found("echo", catalog(one, other))} == {one[1], other[1]}
+
+
 def test_an_exact_name_goes_before_one_that_is_only_alike() -> None:
     """`a-b.c` is the tool of `a-b`, though `a_b.c` is written alike."""
     snapshot = catalog(("a-b", "c"), ("a_b", "c"))

@@ -9,13 +9,19 @@ import pytest
 
 from maitred.config.clients import CLIENTS, discover
 from maitred.config.load import ServerEntry, parse
-from maitred.config.settings import CategoryEntry, Jwt, Settings, ToolEntry
+from maitred.config.settings import CategoryEntry, HoldRule, Jwt, ResultDrop, ResultRule, Settings, ToolEntry
 
 DOCS = Path(__file__).parents[2] / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text(encoding="utf-8")
 IMPORT = (DOCS / "import.md").read_text(encoding="utf-8")
 SECTIONS = {field.name: type(getattr(Settings(source=Path()), field.name)) for field in fields(Settings)}
-CLASSES = {"servers": ServerEntry, "categories": CategoryEntry, "tools": ToolEntry, "http.jwt": Jwt} | {
+NESTED = {
+    "http.jwt": Jwt,
+    "results.rules": ResultRule,
+    "results.rules.drop": ResultDrop,
+    "held_calls.rules": HoldRule,
+}
+CLASSES = {"servers": ServerEntry, "categories": CategoryEntry, "tools": ToolEntry, **NESTED} | {
     name: kind for name, kind in SECTIONS.items() if hasattr(kind, "__dataclass_fields__")
 }
 

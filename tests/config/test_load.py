@@ -113,6 +113,14 @@ disclosure: {mode: some}
     )
 
 
+@pytest.mark.parametrize("more", ["", ", pages: {allow: [https://app.example]}", ", url: ws://host"])
+def test_a_wrong_name_of_a_transport_is_one_fault(more: str) -> None:
+    """What else a server needs depends on the transport, so nothing is said of that."""
+    text = f"servers:\n  web: {{transport: page{more}}}\n"
+    fault = f"line 2: servers.web.transport: 'page' is not a transport; use {TRANSPORTS}"
+    assert faults_of(YAML, text) == (fault,)
+
+
 def test_every_key_that_is_for_servers_of_another_transport_is_named_with_its_line() -> None:
     """A key that does nothing is a mistake of the operator. Source: docs/configuration.md, servers."""
     text = """\

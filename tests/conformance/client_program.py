@@ -1,19 +1,24 @@
 """A client for the conformance suite, whose requests the gateway makes: client, gateway, server of the suite.
 
-The suite starts `python -m tests.conformance.client_program URL`, and judges what arrives at the URL. The
-program opens a gateway over that one server, connects a client of the SDK to it in this process, and does
+The suite starts `python -m tests.conformance.client_program FOLDER URL`, and judges what arrives at the URL.
+The program opens a gateway over that one server, connects a client of the SDK to it in this process, and does
 what the scenario wants by tools, prompts and resources. Where the server wants a login, it does what the
 gateway tells the operator: it runs `maitred login` with a browser that agrees to everything, and sets
 `auth.scopes` where the message says so.
+
+The suite starts all scenarios at once. A few run at a time, by locks in FOLDER; those that are not among
+`CONFORMANCE_SCENARIOS` end at once. The last line of output says that a program ended without an error.
 """
 
+import fcntl
 import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +42,8 @@ from maitred.wiring import make_access, open_gateway, open_store
 
 NAME = "suite"
 CIMD_URL = "https://conformance-test.local/client-metadata.json"
+AT_ONCE = 2
+ENDED_WELL = "the program ended without an error"
 LOGINS = 3
 LOGIN_S = 20.0
 SOON_S = 20.0
@@ -203,7 +210,8 @@ async def main(url: str) -> None:
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     act = ACTS.get(scenario, call_all)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = os.environ["XDG_DATA_HOME"] = folder
+        for name in ("CONFIG_HOME", "STATE_HOME", "DATA_HOME", "RUNTIME_DIR"):
+            os.environ[f"XDG_{name}"] = folder
         settings = settings_for(url, Path(folder), scenario, context)
         for _ in range(LOGINS):
             try:
@@ -217,6 +225,18 @@ async def main(url: str) -> None:
             settings = await logged_in(settings, told)
 
 
+@contextmanager
+def turn(folder: Path, scenario: str) -> Iterator[None]:
+    """Wait until fewer than `AT_ONCE` scenarios run."""
+    with (folder / f"turn{zlib.crc32(scenario.encode()) % AT_ONCE}").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 if __name__ == "__main__":
-    assert urlsplit(sys.argv[1]).scheme == "http"
-    anyio.run(main, sys.argv[1])
+    own = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    assert urlsplit(sys.argv[2]).scheme == "http"
+    if own in os.environ.get("CONFORMANCE_SCENARIOS", own).split(","):
+        with turn(Path(sys.argv[1]), own):
+            anyio.run(main, sys.argv[2])
+    sys.stdout.write(f"{ENDED_WELL}\n")

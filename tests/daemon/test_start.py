@@ -1,5 +1,6 @@
 """How a client's program starts: what it loads, which words it takes, and what it says where it cannot."""
 
+import json
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.daemon.gateways import LEGACY, MODERN, Json, request
 from tests.daemon.home import WAIT_S, Home, at_home
 from tests.interaction.harness import cli, faulty
 
@@ -26,6 +28,7 @@ from maitred.surfaces.daemon.environment import OF_POSTGRES, EnvironmentMatch, r
 from maitred.surfaces.daemon.handshake import HERE, PLACE, GatewayConnection, decode_line, values
 from maitred.surfaces.daemon.session_replay import Replay
 from maitred.surfaces.daemon.sockets import EndpointLock, address_of
+from maitred.wiring.transports import MAKERS, SLOW_MODULES
 
 _INTERRUPTIBLE = (
     "import runpy, signal;"
@@ -45,6 +48,18 @@ HEAVY = (
     "typer",
 )
 
+NEEDED_LATER = (
+    "alembic",
+    "cryptography",
+    "fastapi",
+    "httpx2",
+    "jinja2",
+    "mcp",
+    "mcp_types",
+    "numpy",
+    "sqlalchemy",
+)
+
 
 @pytest.fixture
 async def home(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Home]:
@@ -57,6 +72,52 @@ def test_a_clients_program_loads_nothing_that_is_slow() -> None:
     code = "import sys, maitred.__main__; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+@pytest.mark.parametrize("mode", ["menu", "all"])
+def test_the_first_lists_are_answered_before_the_sdk_is_imported(tmp_path: Path, mode: str, era: str) -> None:
+    """Nor what else is slow and needed later: a client waits for its first list."""
+    config = tmp_path / "maitred.yaml"
+    places = {"servers": {"counter": faulty("count")}, "catalog": {"path": str(tmp_path / "c.db")}}
+    config.write_text(json.dumps(places | {"disclosure": {"mode": mode}}))
+    assert cli(config, "list").returncode == 0  # from now on the server is known
+    methods = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+    asked: list[Json] = []
+    if era == "handshake":
+        asked += [request(1, "initialize", **LEGACY), {"method": "notifications/initialized"}]
+        asked += [request(number, method) for number, method in enumerate(methods, 2)]
+    else:
+        asked += [request(1, "server/discover", _meta=MODERN)]
+        asked += [request(number, method, _meta=MODERN) for number, method in enumerate(methods, 2)]
+    code = (
+        "import maitred.surfaces.cli.serve as serve; serve._WARM_AFTER_S = 600.0;"  # on a slow machine too
+        " from maitred.__main__ import main; raise SystemExit(main())"
+    )
+    command = [sys.executable, "-X", "importtime", "-c", code, "serve", "--no-daemon"]
+    with subprocess.Popen(
+        [*command, "--config", str(config)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.writelines(json.dumps({"jsonrpc": "2.0"} | message) + "\n" for message in asked)
+        process.stdin.flush()
+        answers: list[Json] = []
+        imported = set()
+        while len(answers) <= len(methods):
+            line = process.stdout.readline()
+            assert line, "it ended before it answered"
+            if line.startswith("{"):
+                answers.append(json.loads(line))
+            imported.add(line.rpartition("|")[2].strip().partition(".")[0])
+        process.stdin.close()
+    assert [answer["id"] for answer in answers if "result" in answer] == [1, 2, 3, 4, 5]
+    assert "maitred" in imported
+    assert imported & set(NEEDED_LATER) == set()
 
 
 @pytest.mark.parametrize(
@@ -364,3 +425,8 @@ def test_who_may_less_by_the_system_is_in_another_place() -> None:
         for text in (code, limit + code)
     ]
     assert told[0] == values()[PLACE] != told[1]
+
+
+def test_what_imports_the_sdk_is_named_for_every_transport_but_that_of_saved_chains() -> None:
+    """A thread imports it; a transport that names nothing would import it on the event loop."""
+    assert SLOW_MODULES.keys() == MAKERS.keys() - {"chain"}

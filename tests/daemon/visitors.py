@@ -16,7 +16,7 @@ from maitred.surfaces.daemon.handshake import encode_line, values
 from maitred.surfaces.daemon.serve import answering
 from maitred.surfaces.daemon.server import SocketServer
 from maitred.surfaces.daemon.sockets import EndpointLock, address_of
-from maitred.surfaces.mcp.server import McpSurface
+from maitred.surfaces.mcp.lazy_surface import LazySurface
 
 _MOST = 64 * 1024 * 1024
 
@@ -95,7 +95,7 @@ class Place:
 async def place_of(gateway: Gateway) -> AsyncIterator[Place]:
     """Open the socket of a gateway."""
     held, stop = EndpointLock(address_of(gateway.settings.source), "daemon"), anyio.Event()
-    surface = McpSurface(gateway)
+    surface = LazySurface(gateway)
     try:
         async with (
             answering(held, gateway, "daemon", surface, stop) as door,

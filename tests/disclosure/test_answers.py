@@ -93,6 +93,23 @@ def test_many_servers_that_are_down_do_not_flood_the_answer() -> None:
     assert "a()" in text
 
 
+def test_why_tools_are_withheld_ends_with_a_whole_clause() -> None:
+    """And says what a person can do, as far as it can."""
+    why = "is new since its server was approved, and waits for a person, who sees it with `maitred approvals`"
+    assert f"Withheld: 3 on web ({why})\n" in answer("a()", withheld={"web": (3, why)}).text
+    long = f"{why}, {'as it was before, ' * 20}"
+    [line] = [
+        one for one in answer("a()", withheld={"web": (3, long)}).text.splitlines() if one.startswith("With")
+    ]
+    assert line.endswith("as it was before …)")
+    [line] = [
+        one
+        for one in answer("a()", unread={"web": "unreachable " * 30}).text.splitlines()
+        if one.startswith("Not")
+    ]
+    assert line.endswith("unreachable …)")
+
+
 def test_details_that_do_not_fit_are_named() -> None:
     """The next question can be asked without guessing."""
     text = InfoAnswer(tools=[TOOL], texts=["one"], left_out=["b", "c"], problems=["no such tool 'x'"]).text

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from maitred.config.expressions import MAX_SOURCE
 from maitred.visibility.facts import MAX_ITEMS, MAX_TEXT, Facts, Kind
-from maitred.visibility.rules import MAX_SOURCE, Compiler, Expression, NamedRule, RuleRegistry
+from maitred.visibility.rules import Compiler, Expression, NamedRule, RuleRegistry
 
 KINDS: dict[str, Kind] = {
     "debugger.enabled": "bool", "debugger.paused": "bool", "connections": "int", "mode": "str",

@@ -5,13 +5,14 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
+from tests.support import prefork
 
 from maitred import errors
 from maitred.catalog.token_count import count_tokens
@@ -31,6 +32,7 @@ def _blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
+@cache
 def _commands() -> dict[str, set[str]]:
     """Every command with its long options; one that has commands of its own has the options of all."""
     group = typer.main.get_group(app)
@@ -107,14 +109,9 @@ def test_the_round_of_commands_prints_what_the_page_says(tmp_path: Path) -> None
             shown += line + "\n"
             continue
         if command:
-            done = subprocess.run(
-                shlex.split(command),
-                env=environment,
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            program, *arguments = shlex.split(command)
+            assert program == "maitred"
+            done = prefork.run(arguments, env=environment, cwd=tmp_path, timeout=120)
             assert done.returncode == 0, f"{command}: {done.stderr}"
             for expected in shown.splitlines():
                 pattern = ".*".join(re.escape(part) for part in expected.split("…"))

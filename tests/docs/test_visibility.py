@@ -20,13 +20,14 @@ from tests.support.debugger_server import DebuggerServer
 from tests.support.deploys_server import DeploysServer
 from tests.support.viewers import agent
 
+from maitred.config import expressions
 from maitred.config.load import load
 from maitred.config.settings import Catalog
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
-from maitred.visibility import declarations, rules
+from maitred.visibility import declarations
 from maitred.visibility.facts import BUILT_IN, MAX_ITEMS, MAX_TEXT, Kind, Value
 from maitred.visibility.rules import Compiler, RuleFunction, RuleRegistry
 from maitred.wiring import open_gateway
@@ -154,7 +155,12 @@ def test_every_fact_that_is_always_there_is_named_and_the_limits_are_the_real_on
         assert f"`{name}`" in section("Facts")
     for limit in (MAX_TEXT, MAX_ITEMS, declarations.MAX_FACTS):
         assert f" {limit}" in section("Facts")
-    for limit in (declarations.MAX_RULES, rules.MAX_SOURCE, rules.MAX_COST, rules._MATCH_COST):
+    for limit in (
+        declarations.MAX_RULES,
+        expressions.MAX_SOURCE,
+        expressions.MAX_COST,
+        expressions.MATCH_COST,
+    ):
         assert f" {limit:,}" in section("Rules") or f"\n{limit:,}" in section("Rules")
 
 

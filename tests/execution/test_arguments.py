@@ -13,7 +13,7 @@ from tests.support.cpu import cpu_within
 from typing_extensions import override
 
 from maitred.calls.arguments import ArgumentChecker
-from maitred.calls.schema_work import SchemaWork
+from maitred.model.schema_work import SchemaWork
 from maitred.model.tools import canonical, content_hash
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -70,6 +70,7 @@ def test_faults_beyond_count_and_length_are_cut() -> None:
 
     assert 0 < len(found) <= 5
     assert max(len(fault) for fault in found) <= 300
+    assert all(fault.rstrip()[-1] not in "…x" for fault in found), found
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from bench import faults
 from bench.faults import Faults, Row
 from bench.lives import READY_S, Process
-from bench.scale import Skipped
+from bench.values import Skipped
 from tests.support import prefork
 from tests.support.podman import Podman
 

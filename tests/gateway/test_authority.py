@@ -17,6 +17,7 @@ from maitred.disclosure.budget import estimate
 from maitred.errors import NotAllowedError, NotFoundError
 from maitred.gateway import Gateway
 from maitred.gateway.resources import ResourceService
+from maitred.gateway.search_reasons import TrialText
 from maitred.model.access import Grant, Scope, Viewer
 from maitred.model.tools import ToolCall
 
@@ -36,6 +37,7 @@ SIGNAL: Final = "tells the surfaces of this process that something changed, and 
 NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "listen": SIGNAL,
     "watch": SIGNAL,
+    "watch_held_calls": SIGNAL,
     "settled": SIGNAL,
     "warm": UPKEEP,
     "serving": UPKEEP,
@@ -44,6 +46,8 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "grant_of": "says whose a token is, before there is a viewer",
     "audit_request": WRITES,
     "chain_result": OWN,
+    "outline_of": OWN,
+    "tokens_of": OWN,
     **dict.fromkeys(
         (f"auditing.{name}" for name in ("note", "record", "note_act", "call", "request", "entry", "chain")),
         WRITES,
@@ -57,6 +61,8 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
 
 Methods of `offers` and `running_tasks` know their viewer already."""
 
+SHOWING_ROLES: Final = 4
+"""Lines of the Access screen and of the navigation, which show what roles may do and decide nothing."""
 SERVER: Final = {"name": "files", "viewer": NOBODY}
 GIVEN: Final[Mapping[str, Any]] = {
     "viewer": NOBODY,
@@ -83,6 +89,12 @@ GIVEN: Final[Mapping[str, Any]] = {
     "text": "name: new\ntransport: stdio\ncommand: no-such-program\n",
     "source": "new.yaml",
     "verdict": "approve",
+    "held_id": "5b1f0c7ad2e9",
+    "decision": "once",
+    "held": None,
+    "heard": lambda: None,
+    "ability": "approve",
+    "trial": TrialText(tool=TOOL, description="Another text."),
     "id_or_name": "nobody",
     "request": TokenRequest(name="eve", role="admin", scope=Scope()),
     "progress": lambda *_: None,
@@ -189,6 +201,7 @@ async def test_what_changes_something_is_refused_with_the_reason(gateway: Gatewa
     changing = {
         "configure", "sync", "update_tiers", "write_use_cases", "authorize_stop", "tool_to_call",
         "stats", "whole_catalog", "withheld_answer", "last_output", "catalog_status",
+        "held_calls", "held_call", "decide_call",
         "register_server", "check_manifest", "decide", "case", "cases", "registrations",
         "audit_lines", "verify_audit", "make_token", "access_tokens", "revoke_tokens", "mediation_diff",
         "ask_model", "estimate_mediation", "model_spending", "chain_isolation_fault", "run_chain",
@@ -218,11 +231,13 @@ def test_surfaces_ask_the_gateway_and_do_not_decide() -> None:
         if deciding.search(line) and "import" not in line
     }
 
-    assert found == {"cli/console.py: if why := refusal(viewer.grant, ability):"}
+    shown = {one for one in found if one.startswith(("web/access/", "web/screen.py: return ROLES"))}
+    assert found - shown == {"cli/console.py: if why := refusal(viewer.grant, ability):"}
+    assert len(shown) == SHOWING_ROLES
 
 
 def test_only_commands_on_files_beside_the_gateway_name_abilities() -> None:
-    """They write the configuration or a login, read the configuration alone, or begin to listen."""
+    """They write the configuration or a login, read that or another file alone, or begin to listen."""
     commands = Path(*maitred.surfaces.__path__) / "cli"
     naming = {
         path.stem
@@ -230,4 +245,4 @@ def test_only_commands_on_files_beside_the_gateway_name_abilities() -> None:
         if re.search(r"\b(acting|prepare)\(.*, \"", path.read_text(encoding="utf-8"))
     }
 
-    assert naming == {"chains", "console", "login", "mediate", "menu", "serve"}
+    assert naming == {"browser", "chains", "console", "login", "mediate", "menu", "serve"}

@@ -17,7 +17,7 @@ from tests.gateway.shifting import Shifting, tool
 from maitred.config.settings import Admission, Limits
 from maitred.errors import ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.gateway.admission import Case
+from maitred.gateway.cases import Case
 from maitred.model.access import LOCAL_USER
 
 pytestmark = pytest.mark.anyio

@@ -56,7 +56,7 @@ async def test_tools_are_ranked_as_a_search_ranks_them(embedder: StaticEmbedder)
     index = HybridIndex()
     index.update(snapshot)
     pending = index.pending()
-    index.keep(pending, embedder.documents(list(pending.values())))
+    index.keep(pending, embedder.documents(list(index.documents(pending).values())))
 
     found = await SearchRanker(embedder).rankings(tools, tools, queries)
 

@@ -94,9 +94,9 @@ class HttpGateway:
 
 
 def server_processes(pid: int) -> list[str]:
-    """The command lines of the programs below a gateway, without its warden and its token counter."""
+    """The command lines of the programs below a gateway, without its warden and its counter of tokens."""
     lines = [" ".join(command) for _, _, command in below(pid)]
-    return [line for line in lines if "warden.py" not in line and "anyio.to_process" not in line]
+    return [line for line in lines if "warden.py" not in line and "maitred.catalog.token_count" not in line]
 
 
 def serve_command(config: Path, *options: str) -> list[str]:

@@ -109,11 +109,15 @@ async def test_every_template_of_maitred_can_be_filled_in_and_read(client: Clien
 
 @requirement("resource:result")
 async def test_an_answer_that_was_too_long_is_read_page_by_page(client: Client) -> None:
-    """A call names the resource; its pages, joined, are the whole answer. Source: maitred."""
-    said = " ".join(f"word{number}" for number in range(9_000))
+    """A call names the resource; its pages, joined, are the whole answer, and it can be searched.
+
+    Source: maitred.
+    """
+    said = "\n".join(f"word{number}" for number in range(9_000))
     shortened = text_of(await call(client, "counter__echo", {"text": said}))
     uri = next(word.strip("(),.") for word in shortened.split() if word.startswith("maitred://result/"))
 
+    found = await text(client, f"{uri}?find=WORD8%3500")
     parts: list[str] = []
     while uri:
         contents = (await client.read_resource(uri)).contents
@@ -124,6 +128,7 @@ async def test_an_answer_that_was_too_long_is_read_page_by_page(client: Client) 
     assert len(shortened) < len(said) / 2
     assert len(parts) > 1
     assert said in "".join(parts)
+    assert found == "\n".join(f"word{number}" for number in range(8_499, 8_506))
 
 
 # --- of servers -------------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ def test_what_lies_near_any_part_is_found(dimensions: int, exact_rows: int) -> N
     scores = index_of(vectors, exact_rows).search(queries, np.ones(ROWS, np.bool_))
 
     assert scores.argmax(axis=1).tolist() == [10, 2_000]
-    assert np.allclose(scores[0, 10], vectors[10] @ queries[0], atol=1e-5)
+    precision = 1e-5 if exact_rows > ROWS else 1e-3  # half precision, as of vectors from the database
+    assert np.allclose(scores[0, 10], vectors[10] @ queries[0], atol=precision)
 
 
 def test_a_masked_or_removed_row_never_matches() -> None:

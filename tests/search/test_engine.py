@@ -1,8 +1,10 @@
 """Search as the gateway uses it: vectors that come late, break or are kept; nothing of it stops an answer."""
 
+import gc
 import resource
 import sqlite3
 import threading
+import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -352,3 +354,31 @@ async def test_a_tool_that_must_not_be_shown_is_told_of_also_when_found_by_meani
         found, _ = await search.search(["cab"], Filter(visible=frozenset({"mail", "other"})), 5)
     assert "taxi__order_ride" not in [hit.tool.name for hit in found.hits]
     assert [tool.name for tool in found.withheld] == ["taxi__order_ride"]
+
+
+def test_an_index_whose_tools_change_again_and_again_does_not_grow() -> None:
+    """Rows of former tools are given up after a while, with their vectors. Source: issue "Lean", Memory."""
+    index = HybridIndex()
+    generation = 0
+
+    def change(times: int) -> int:
+        nonlocal generation
+        for _ in range(times):
+            generation += 1
+            text = f"Report {' '.join(str(generation))}."  # a new text of old words, which are kept
+            tools = [raw("s", "echo"), raw("s", "report", description=text)]
+            index.update(snapshot_of(tools, generation=generation))
+            pending = index.pending()
+            index.keep(pending, np.full((len(pending), 256), 1 / 16, np.float32))
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        change(1_200)
+        before = [change(200) for _ in range(6)]
+        after = [change(200) for _ in range(6)]
+    finally:
+        tracemalloc.stop()
+
+    assert max(after) - max(before) < 200_000, (before, after)

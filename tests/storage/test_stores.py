@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.catalog.makers import Counter, found, raw
@@ -16,11 +17,13 @@ from maitred.backends.oauth.vault import Vault
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.store import CatalogStore
 from maitred.catalog.sync import plan, removal
+from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.memo import MemoEntry
 from maitred.mediation.memo_store import SqlMemos
 from maitred.model.access import Grant, RefusedAccess, Scope
 from maitred.model.approvals import Binding, Event, Registration
 from maitred.model.categories import Placement
+from maitred.model.held_calls import CallBinding, HeldCall
 from maitred.model.resources import Offer, OfferKey
 from maitred.model.tools import ToolKey
 from maitred.model.usage import ToolStanding, Usage
@@ -200,3 +203,97 @@ async def test_vectors(database: Database, other: Database) -> None:
     await two.prune("m", {"d1", "d2"})
     assert await one.load("m", ["d1", "d2", "d3"]) == {"d1": b"\x01", "d2": b"\x02"}
     assert await one.load("old", ["d1"]) == {}
+
+
+def held(name: str, *, arguments: str = "{}", principal: str = "ann", **fields: Any) -> HeldCall:
+    binding = CallBinding(
+        principal=principal,
+        server="half \ud83d",
+        tool="\0",
+        definition="d",
+        arguments=arguments,
+        policy="p",
+    )
+    times = {"held_at": "2026-03-01T12:00:00.000+00:00", "expires_at": "2026-03-01T12:05:00.000+00:00"}
+    more: dict[str, Any] = {**times, **fields}
+    return HeldCall(
+        id=name,
+        binding=binding,
+        name="s__t",
+        arguments='{"a": "é"}',
+        why="`true`",
+        by="caller",
+        choices=("once", "session", "any", "refuse"),
+        session="s1",
+        **more,
+    )
+
+
+async def test_held_calls(database: Database, other: Database) -> None:
+    """What one gateway holds, another one decides; an approval for one call is used once."""
+    one = HeldCallStore(database, gateway="1", clock=at(1))
+    two = HeldCallStore(other, gateway="2", clock=at(1))
+    call = held("a")
+    assert await one.add(call) == []
+    [shown] = await two.waiting()
+    assert (shown.id, shown.arguments, shown.choices) == (call.id, call.arguments, call.choices)
+    assert (shown.binding.server, shown.binding.tool) == ("half \\ud83d", "\\0")
+    assert not await one.use("a")
+    assert await two.decide("a", "once", "eve")
+    assert not await one.decide("a", "refuse", "bob")
+    assert await one.use("a")
+    assert not await two.use("a")
+    assert not await two.take(call.binding, "s1")
+    used = await two.get("a")
+    assert used is not None
+    assert (used.state, used.decided_by, used.arguments) == ("used", "eve", "")
+    assert await two.is_seen(call.binding)
+    assert not await two.is_seen(held("a", principal="bob").binding)
+
+    assert await one.add(held("b")) == []
+    assert await one.decide("b", "once", "eve")
+    assert [await store.take(call.binding, "") for store in (two, one)] == [True, False]
+
+
+async def test_held_calls_for_a_session(database: Database) -> None:
+    """The same call there, or any of the tool; in no other session."""
+    store = HeldCallStore(database, gateway="1", clock=at(1))
+    call, longer = held("a"), held("b", arguments="{1}")
+    assert await store.add(call) == []
+    assert await store.decide("a", "session", "eve")
+    assert await store.use("a")
+    takes = [(call, "s1"), (call, "s1"), (longer, "s1"), (call, "s2"), (call, "")]
+    assert [await store.take(one.binding, session) for one, session in takes] == [True, True, *[False] * 3]
+    assert await store.add(longer) == []
+    assert await store.decide("b", "any", "eve")
+    assert await store.take(held("c", arguments="{2}").binding, "s1")
+    later = HeldCallStore(database, gateway="1", clock=at(2))
+    assert not await later.take(call.binding, "s1")
+
+
+async def test_held_calls_end_with_their_time_or_their_gateway(database: Database, other: Database) -> None:
+    """Nothing is decided after that, and the arguments are dropped."""
+    store = HeldCallStore(database, gateway="1", clock=at(1))
+    for name in ("late", "left", "again"):
+        assert await store.add(held(name)) == []
+    assert await store.expire(["late"]) == ["late"]
+    assert await store.add(held("more"), instead=["late", "again"]) == ["again"]
+    assert await store.expire(["late", "again"]) == []
+    assert [one.id for one in await store.waiting()] == ["left", "more"]
+    after = HeldCallStore(other, gateway="2", clock=lambda: datetime(2026, 3, 1, 12, 0, 31, tzinfo=UTC))
+    assert await after.waiting() == []  # its gateway did not say that it lives
+    assert not await after.decide("left", "once", "eve")
+    await after.keep_alive()
+    assert sorted(await store.leave()) == ["left", "more"]
+    assert await store.leave() == []
+    assert set((await after.states(["late", "left", "again", "more"])).values()) == {"expired"}
+    rows = await database.read_driver(lambda c: c.execute("SELECT arguments FROM held_calls").fetchall())
+    assert {row[0] for row in rows} == {""}
+    for number in range(32):
+        assert await store.add(held(f"n{number}")) == []
+    assert await store.is_full("ann")
+    assert not await store.is_full("ann", but=["n3"])
+    assert not await store.is_full("bob")
+    assert await store.add(held("one too many")) is None
+    assert await store.add(held("in the place"), instead=["n3"]) == ["n3"]
+    assert await store.add(held("bob's", principal="bob")) == []

@@ -1,7 +1,8 @@
 """Which tests run first, and which run on one worker; how much processor time one may take.
 
 The order: tests of containers, then files by how long they take (`tests/longest.txt`), then all others, then
-tests that measure time. Files stay together, so that what a file makes for its tests is made once.
+tests that measure time. Files stay together, so that what a file makes for its tests is made once; so do the
+tests that need packages which take seconds to import.
 
 Two limits bound a test. `timeout` in `pyproject.toml` is time on the wall, and ends what hangs: ten minutes,
 since on a busy machine a test takes ten times as long as on a free one. The other is processor time, of this
@@ -18,6 +19,8 @@ import pytest
 
 CONTAINERS = "podman"
 ALONE = "alone"
+PACKAGES = "llm_packages"
+"""A fixture that imports what few tests need; they are on one worker."""
 PROCESSOR_S = 60.0
 LONGEST = Path(__file__).parents[1] / "longest.txt"
 _SHARED = frozenset({"module", "package", "class"})
@@ -29,6 +32,8 @@ def arrange(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker(ALONE):
             item.add_marker(pytest.mark.xdist_group(ALONE), append=False)
+        elif not _group(item) and PACKAGES in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(PACKAGES))
         elif not _group(item) and _shares(item):
             item.add_marker(pytest.mark.xdist_group(_file(item)))
     seconds = longest()

@@ -5,6 +5,7 @@ from typing import Any
 
 from maitred.errors import CallerRefusedError
 from maitred.model.asking import check_askable
+from maitred.model.sharing import NO_SHARER
 
 ALL: Mapping[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
@@ -18,6 +19,7 @@ class Answering:
     """A caller that answers each method as `answers` say, and notes what it is asked and sent."""
 
     takes_rounds = False
+    sharer = NO_SHARER
 
     def __init__(
         self,

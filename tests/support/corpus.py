@@ -31,7 +31,7 @@ from maitred.catalog.token_count import count_tokens
 
 __all__ = [
     "BAD_SCHEMAS", "CHARS_PER_TOKEN", "DIALECTS", "ODD_NAMES", "fold", "generate", "offsets", "read",
-    "recorded", "replay_command", "tokens", "write",
+    "recorded", "replay_command", "stand_in", "tokens", "write",
 ]  # fmt: skip
 
 Record = dict[str, Any]
@@ -50,6 +50,11 @@ def generate(seed: int = 7, servers: int = REAL_SERVERS, tools: int = REAL_TOOLS
     writer = Writer(rng)
     facts = list_facts(rng, writer, planned)
     return [writer.record(server, fact) for server, fact in zip(planned, facts, strict=True)]
+
+
+def stand_in() -> list[Record]:
+    """The made records beside the recorded ones: all oddities, and the whole size where none are recorded."""
+    return generate() if recorded() is None else generate(servers=REAL_SERVERS // 4, tools=REAL_TOOLS // 4)
 
 
 def write(records: Sequence[Record], path: Path) -> None:

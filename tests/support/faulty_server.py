@@ -301,6 +301,23 @@ def changing_tools(server: Server, _: list[str]) -> None:
     server.add("remove_tool", remove, name="string")
 
 
+def renewing(server: Server, arguments: list[str]) -> None:
+    """As many tools as the number given, which `change {}` gives another description all at once."""
+    changes = 0
+
+    def change(_: Json) -> str:
+        nonlocal changes
+        changes += 1
+        for tool in server.tools[2:]:
+            tool["description"] = f"{tool['name']} as of change {changes}."
+        server.notify("tools/list_changed")
+        return f"change {changes}"
+
+    server.add("change", change)
+    for number in range(int(arguments[0])):
+        server.offer(f"renewed_{number}", "Not changed yet.")
+
+
 def rug(server: Server, arguments: list[str]) -> None:
     """Once the file given is there, its tool gives orders to a model, and it has a tool that deletes."""
     weather = server.offer("weather", "Tell the weather in a city.", city="string")
@@ -377,6 +394,19 @@ def count(server: Server, _: list[str]) -> None:
     server.add("pid", lambda _: str(os.getpid()))
 
 
+def count_only(server: Server, arguments: list[str]) -> None:
+    """The tools of `count`, which say that they only read; an old client gets its own version."""
+
+    def initialize(message: Json) -> Json:
+        server.version = min(server.version, str(params_of(message)["protocolVersion"]))
+        return server.initialize(message)
+
+    count(server, arguments)
+    server.on["initialize"] = initialize
+    for tool in server.tools:
+        tool["annotations"] = {"readOnlyHint": True}
+
+
 def stderr_flood(_: Server, __: list[str]) -> None:
     """Blocks at start unless somebody reads its standard error."""
     for line in range(10_000):
@@ -428,6 +458,7 @@ MODES: dict[str, Mode] = {
     die_in_call, hang_in_call, garbage, slow_start, exit_at_start, page_loop, endless_pages, huge_line,
     ignore_eof, grandchild, early_notification, changing_tools, rug, duplicate_names, capability_lies, env,
     slow_call, count, stderr_flood, bad_structured, unreadable_answer, exploding_schema, old_protocol,
+    renewing, count_only,
 )}
 # fmt: on
 

@@ -1,5 +1,6 @@
 """The order in which tests run, and what becomes of one that takes too long."""
 
+import os
 import time
 
 import pytest
@@ -12,6 +13,13 @@ def test_the_longest_files_are_there_and_sorted() -> None:
 
     assert [path for path in longest() if not (LONGEST.parent / path).exists()] == []
     assert seconds == sorted(seconds, reverse=True)
+
+
+@pytest.mark.xdist_group("grouped")
+@pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="it concerns runs with several workers")
+def test_tests_of_a_group_run_on_one_worker(request: pytest.FixtureRequest) -> None:
+    """xdist reads the group from the id of a test; without it, each worker makes what a file shares again."""
+    assert request.node.nodeid.endswith("@grouped")
 
 
 def test_containers_come_first_then_the_longest_files_and_what_measures_time_last() -> None:

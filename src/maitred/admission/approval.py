@@ -145,6 +145,17 @@ def _on_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     return replace(_with_approval(state, seen or state.pinned), vouched=seen, rejected=None)
 
 
+def _on_part_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+    """Pin a definition of which some parts are the present ones; the others wait as before."""
+    if state.state != "approved":
+        return ForbiddenEvent(reason=f"it is {state.state}; parts are approved only of what is approved")
+    if not event.binding.definition or not _same_source(event.binding, state.seen):
+        return _STALE
+    digest = event.binding.definition
+    rejected = None if event.binding == state.seen else state.rejected
+    return replace(state, approved=event.binding, vouched=digest, pinned=digest, rejected=rejected)
+
+
 def _on_rejected(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if state.suspended:
         return ForbiddenEvent(reason="it is suspended; resume it first, or withdraw it")
@@ -214,6 +225,7 @@ _STEPS: Final[Mapping[EventKind, Callable[[Approval, Event], Approval | Forbidde
     "registered": _on_registered,
     "auto_approved": _on_auto_approved,
     "approved": _on_approved,
+    "part_approved": _on_part_approved,
     "rejected": _on_rejected,
     "suspended": _on_suspended,
     "resumed": _on_resumed,

@@ -18,7 +18,8 @@ class Finding:
 
     `refuse`: the server cannot register so; `ask`: a person has to approve it; `warn`: for information. `key`
     is the place in the manifest, such as `env.TOKEN` or `args[2]`; `line` is 0 if unknown. A finding never
-    contains the value, which may be a secret.
+    contains the value, which may be a secret. A finding in a text of a server has its `rule`, its `place`
+    there as a JSON pointer, and an `excerpt` of the text.
     """
 
     layer: str
@@ -28,6 +29,9 @@ class Finding:
     fix: str = ""
     line: int = 0
     file: str = ""
+    rule: str = ""
+    place: str = ""
+    excerpt: str = ""
 
     def __str__(self) -> str:
         """One line for a person."""

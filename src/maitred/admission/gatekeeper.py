@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+import anyio
 import anyio.to_thread
 import structlog
 
@@ -18,6 +19,7 @@ from maitred.admission.approval import Approval, ForbiddenEvent, replay, step
 from maitred.admission.definition import Definition, PartKey, define
 from maitred.admission.judgement import ApprovalRules, ApprovedState, Judgement, ServerJudge
 from maitred.admission.registry import Registry
+from maitred.admission.waiting import with_approved_parts
 from maitred.backends.listing import clean
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Change, Snapshot
@@ -40,6 +42,10 @@ _JUDGED: Final = 2
 """Raise it when the same definition might be judged differently."""
 _MAX_INSTRUCTIONS = 100_000
 _SHORT: Final = 32
+_MOST_JUDGING: Final = 2
+"""Judgements at a time. They compute without a pause: with more, each takes longer, and so do all calls."""
+_MOST_OTHERS: Final = 1_000
+"""So many tools of a server are remembered that it does not list now, and that no person approved."""
 _LEAST_JUDGED: Final = 64
 """The cache holds at least so many judgements, and one for each known server."""
 
@@ -84,6 +90,7 @@ class Gatekeeper:
         """How many events this process has logged for what servers publish; no other task need read those
         again.
         """
+        self._judging = anyio.CapacityLimiter(_MOST_JUDGING)
         self._judgements: dict[str, _CachedJudgement] = {}
         self._listed: Mapping[str, Sequence[Tool]] = {}
         self._tools = ToolNameIndex()
@@ -107,9 +114,9 @@ class Gatekeeper:
         look = partial(define, published.tools, published.offers, **about)
         live = await anyio.to_thread.run_sync(look)
         if published.is_part:
-            live = _beside(await self._last_definition(spec.name), live)
+            live = _beside(*await self._last_definitions(spec.name), live)
         state, events = await self._log_changes(spec, live)
-        rules = self.rules(registered=spec.registered)
+        rules = self.rules(registered=spec.is_distrusted)
         judgement = await self._judgement(spec.name, live, state, rules)
         if judgement.withheld:
             message = "parts of what a server publishes are withheld; `maitred approvals` shows them"
@@ -128,7 +135,7 @@ class Gatekeeper:
         if not is_judged(spec.transport):
             return True
         turns, digest = len(await self.registry.log(spec.name)), withheld.judged_by[:_SHORT]
-        return withheld.judged_by == self.judged_by(turns, registered=spec.registered, definition=digest)
+        return withheld.judged_by == self.judged_by(turns, registered=spec.is_distrusted, definition=digest)
 
     async def _log_changes(self, spec: ServerSpec, live: Definition) -> tuple[Approval, Sequence[Event]]:
         """Log what is new about a server; returns its state and its log."""
@@ -151,10 +158,12 @@ class Gatekeeper:
             )  # look again: another process may have been first
             self.turns_taken += (len(fresh) - instead) if is_written else 0
 
-    async def _last_definition(self, server: str) -> Definition:
-        """What a server published last; empty if nothing is known."""
+    async def _last_definitions(self, server: str) -> tuple[Definition, Definition]:
+        """What a server published last, and what was approved of it; empty if nothing is known."""
         _, state = await self.standing(server)
-        return (await self._definition(state.seen.definition) if state else None) or Definition()
+        last = await self._definition(state.seen.definition) if state else None
+        approved = state.approved.definition if state and state.approved else ""
+        return last or Definition(), await self._definition(approved) or Definition()
 
     async def standing(self, server: str) -> tuple[Sequence[Event], Approval | None]:
         """The log of a server, and its state.
@@ -219,6 +228,13 @@ class Gatekeeper:
         judgement = await self._judgement(server, live, state, self.rules(registered=registered))
         return ServerApproval(log=events, state=state, live=live, judgement=judgement)
 
+    async def with_approved(self, found: ServerApproval, parts: Sequence[PartKey]) -> Definition:
+        """The definition that is approved once some parts of the present one are, too."""
+        live = found.live or Definition()
+        memory = await self.memory(found.state)
+        approving = partial(with_approved_parts, memory.approved, live, parts, found.judgement.withheld)
+        return await anyio.to_thread.run_sync(approving)
+
     async def memory(self, state: Approval) -> ApprovedState:
         """The decisions about a server, with the definitions that they are about."""
         digest = state.approved.definition if state.approved else ""
@@ -246,7 +262,9 @@ class Gatekeeper:
         ):
             judge = self._make_judge(server, index.with_server(server, _tools(live)))
             memory = await self.memory(state)
-            judgement = await anyio.to_thread.run_sync(judge.judge, live, memory, rules)
+            judgement = await anyio.to_thread.run_sync(
+                judge.judge, live, memory, rules, limiter=self._judging
+            )
             cached = _CachedJudgement(
                 definition=digest, state=state, rules=rules, others=judge.others, judgement=judgement
             )
@@ -278,10 +296,22 @@ class Gatekeeper:
         return await anyio.to_thread.run_sync(Definition.from_bytes, body) if body is not None else None
 
 
-def _beside(known: Definition, part: Definition) -> Definition:
-    """A known definition with the tools that one instance publishes, changed ones and further ones."""
+def _beside(known: Definition, approved: Definition, part: Definition) -> Definition:
+    """A known definition with the tools that one instance publishes, changed ones and further ones.
+
+    Tools that are neither published now nor approved would become more and more, such as those of web pages.
+    If there are too many, all of them are forgotten: they wait for a person as before when they come again.
+    """
     tools = {key: value for key, value in part.parts.items() if key.kind == "tool"}
-    return Definition(parts={**known.parts, **tools})
+    others = {
+        key: value
+        for key, value in known.parts.items()
+        if key.kind == "tool" and key not in tools and approved.digest_of(key) != value.digest
+    }
+    kept = {key: value for key, value in known.parts.items() if key not in others}
+    if len(others) > _MOST_OTHERS:
+        others = {key: approved.parts[key] for key in others if key in approved.parts}
+    return Definition(parts={**kept, **others, **tools})
 
 
 def listed_digest_of(record: ServerRecord) -> str:

@@ -113,6 +113,9 @@ class Judge:
                 key=f"{part}{f' {finding.where}' if finding.where else ''}",
                 reason=f"{finding.reason}: {finding.excerpt!a}" if finding.excerpt else finding.reason,
                 fix=finding.fix,
+                rule=finding.rule,
+                place=finding.where,
+                excerpt=finding.excerpt,
             )
         for key, label in _READ.items():
             if f"{key}_hash" in content:
@@ -134,9 +137,15 @@ class Namesakes:
         """`names` are the raw names of the tools of each server."""
         self._names = names
         self._known_tools = KnownTools(names)
+        self._findings: dict[str, Sequence[Finding]] = {}
 
     def of(self, server: str) -> Sequence[Finding]:
-        """Findings about the names of a server and its tools."""
+        """Findings about the names of a server and its tools; the names stay, and so does the answer."""
+        if server not in self._findings:
+            self._findings[server] = self._compare(server)
+        return self._findings[server]
+
+    def _compare(self, server: str) -> Sequence[Finding]:
         other_servers = [name for name in self._names if name != server]
         findings = (
             *compare_servers(server, other_servers),
@@ -149,6 +158,8 @@ class Namesakes:
                 key=f"tool {finding.tool!a}" if finding.tool else "name",
                 reason=finding.reason,
                 fix=finding.fix,
+                rule=finding.rule,
+                excerpt=finding.other_tool or ("" if finding.tool else finding.other_server),
             )
             for finding in findings
         ]

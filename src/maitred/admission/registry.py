@@ -31,7 +31,7 @@ _REGISTERED: Final = (
     " ORDER BY registrations.server"
 )
 _DEFINITION: Final = "SELECT definitions.body FROM definitions WHERE definitions.hash = ?"
-_DECISIONS: Final = frozenset({"approved", "rejected", "suspended", "resumed", "withdrawn"})
+_DECISIONS: Final = frozenset({"approved", "part_approved", "rejected", "suspended", "resumed", "withdrawn"})
 """Events that are decisions; the others are observations, and observed again if they are lost."""
 
 

@@ -17,6 +17,10 @@ from typing import Any, Final
 from maitred.storage.database import DriverConnection
 from maitred.wording import count_of
 
+FAILED: Final = "failed"
+"""The filter for every outcome that is no success."""
+SUCCESSES: Final = frozenset({"ok", "begun", "input_required", "registered", "changed"})
+"""The outcomes of acts that did what they should, or still may."""
 _MAX_FAULTS: Final = 100
 _ADD: Final = "INSERT INTO audit (seq, at, body, digest) VALUES (?, ?, ?, ?)"
 _MOVE: Final = "UPDATE audit_ends SET seq=?, digest=? WHERE audit_ends.name = ?"
@@ -79,11 +83,15 @@ class Verification:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditFilter:
-    """Which lines to return: not older than `since` (ISO 8601, UTC), of a principal, of a tool or server."""
+    """Which lines to return: not older than `since` (ISO 8601, UTC), of a principal, of a tool or server.
+
+    `outcome` is one of the trail, or `failed` for all that are no success.
+    """
 
     since: str = ""
     who: str = ""
     tool: str = ""
+    outcome: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +195,10 @@ def _parse_line(seq: int, at: str, body: str) -> Mapping[str, Any]:
 
 def _matches(line: Mapping[str, Any], criteria: AuditFilter) -> bool:
     names = (line.get("tool"), line.get("published"), line.get("server"))
-    return criteria.who in ("", line.get("who")) and (not criteria.tool or criteria.tool in names)
+    if criteria.who not in ("", line.get("who")) or (criteria.tool and criteria.tool not in names):
+        return False
+    outcome = line.get("outcome")
+    return outcome not in SUCCESSES if criteria.outcome == FAILED else criteria.outcome in ("", outcome)
 
 
 class _ChainWalk:

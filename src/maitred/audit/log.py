@@ -10,11 +10,10 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from operator import attrgetter
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import anyio
 
@@ -38,8 +37,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditEntry:
+class AuditEntry(NamedTuple):
     """One act of a principal. `tool` is the name that the tool, prompt or resource has on its server.
 
     Args:
@@ -69,10 +67,6 @@ class AuditEntry:
     request_id: str = ""
     chain_id: str = ""
     begun: int = 0
-
-
-_LINE_FIELDS: Final = tuple(field.name for field in fields(AuditEntry) if field.name != "arguments")
-_values_of: Final = attrgetter(*_LINE_FIELDS)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -158,7 +152,8 @@ class AuditLog(anyio.AsyncContextManagerMixin):
 
     def _line(self, act: AuditEntry) -> Mapping[str, Any]:
         line: dict[str, Any] = {"at": self._time()}
-        line.update([item for item in zip(_LINE_FIELDS, _values_of(act), strict=True) if item[1]])
+        line.update([item for item in zip(AuditEntry._fields, act, strict=True) if item[1]])
+        line.pop("arguments", None)
         line.update(self._kept_arguments(act.arguments))
         return line
 
@@ -177,7 +172,8 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         return {"arguments_hash": digest, "arguments": mask_value(arguments)}
 
     def _time(self) -> str:
-        return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
+        now = self._clock()
+        return (now if now.tzinfo is UTC else now.astimezone(UTC)).isoformat(timespec="milliseconds")
 
     async def _flush(self, target: _Waiting | None = None) -> None:
         """Write all acts that wait, unless another task has already written the wanted one."""

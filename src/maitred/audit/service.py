@@ -5,11 +5,11 @@ the answer leaves. If the first cannot be written, the gateway does not do it. A
 soon afterwards. `maitred.audit.log` writes the lines.
 """
 
-import os
+import random
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
@@ -156,20 +156,21 @@ class AuditService:
         since: str = "",
         who: str = "",
         tool: str = "",
+        outcome: str = "",
         before: int = 0,
         limit: int = 50,
     ) -> AuditLines:
         """The newest lines, the newest first, of those before a number (0: of all).
 
         `since` is a time in the form of `moment_of`, `who` a principal, `tool` a server or either name of a
-        tool. An empty filter matches every line.
+        tool, `outcome` one of the trail, or `failed`. An empty filter matches every line.
 
         Raises:
             NotAllowedError: The viewer may not audit.
             StoreError: The trail cannot be read.
         """
         self.require(viewer, "audit")
-        criteria = AuditFilter(since=since, who=who, tool=tool)
+        criteria = AuditFilter(since=since, who=who, tool=tool, outcome=outcome)
         return await self.trail.latest(criteria, before=before, limit=limit)
 
     async def verify(self, viewer: Viewer, known: Mark | None = None) -> Verification:
@@ -348,7 +349,11 @@ class Entry:
 def known_id(own: str = "", meta: Any = None) -> str:
     """The id that came with a request, if it is a valid one; else a new id."""
     request_id = own or (meta.get(REQUEST_KEY) if meta and isinstance(meta, Mapping) else None)
-    return request_id if isinstance(request_id, str) and _ID.fullmatch(request_id) else os.urandom(8).hex()
+    return request_id if isinstance(request_id, str) and _ID.fullmatch(request_id) else _new_id()
+
+
+def _new_id() -> str:
+    return f"{random.getrandbits(64):016x}"  # it identifies, and protects nothing
 
 
 def mark_of(text: str) -> Mark:
@@ -384,11 +389,11 @@ def origin_marks(request_id: str, source: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _act(viewer: Viewer, action: str, **details: Any) -> AuditEntry:
-    act = AuditEntry(
+    return AuditEntry(
         who=viewer.principal,
         token=viewer.grant.id,
         client=viewer.client,
         surface=viewer.surface,
         action=action,
+        **details,
     )
-    return replace(act, **details)

@@ -37,6 +37,11 @@ class Caller(Protocol):
         ...
 
     @property
+    def sharer(self) -> Sharer:
+        """The same client as `maitred.model.sharing` knows it."""
+        ...
+
+    @property
     def capabilities(self) -> Mapping[str, Any]:
         """What the client declared, as on the wire (`elicitation`, `sampling`, `roots`)."""
         ...
@@ -87,6 +92,7 @@ class _Unasked:
 
     key = ""
     principal = ""
+    sharer = NO_SHARER
     capabilities: Mapping[str, Any] = {}
     log_level = ""
     takes_rounds = False
@@ -139,11 +145,19 @@ class Listing:
 
     `as_sent` are the same tools with their texts as the server sent them, for security checks only. They
     may contain characters that deceive a reader.
+    With `transient`, tools come and go with what is open elsewhere: one that is missing now is still approved
+    when it comes again.
+    `gone` are the tools that another listing of this process had. With it, nothing else goes that is missing
+    here: another process of the same catalog may have listed it.
     """
 
     tools: Sequence[RawTool]
     as_sent: Sequence[RawTool] = ()
     notes: tuple[str, ...] = ()
+    transient: bool = False
+    gone: frozenset[str] | None = None
+    is_silent: bool = False
+    """It says nothing of the server: what is known comes from another process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,11 +174,15 @@ class ServerOffers:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A server announces that a list of it changed, or the resource at `uri`, or the state of a task."""
+    """A server announces that a list of it changed, or the resource at `uri`, the state of a task, or facts.
 
-    kind: Literal["tools", "resources", "prompts", "updated", "task"]
+    `facts` are those that visibility rules read, all of them as they are now.
+    """
+
+    kind: Literal["tools", "resources", "prompts", "updated", "task", "facts"]
     uri: str = ""
     task: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,6 +368,7 @@ class ConnectOptions:
 
     `folder` is where the clients of the connection work, if all of them work there. A server that asks for
     roots gets it as the only one.
+    `serves` says whether the connection is for a client.
     `asks` says that the server has asked callers before in a way that names none; see
     `maitred.backends.callers`. `on_ask` is called when it does. `on_cannot_ask` is called when a server of
     the stateless era could not send a request to a caller, which it could in the handshake era.
@@ -358,6 +377,7 @@ class ConnectOptions:
     era: EraChoice
     on_notice: Callable[[Notice], None]
     folder: str = ""
+    serves: Callable[[Sharer], bool] = lambda _: True
     asks: bool = False
     on_ask: Callable[[], None] = lambda: None
     on_cannot_ask: Callable[[], None] = lambda: None
@@ -391,10 +411,22 @@ class Backend(ABC):
         """Why a tool cannot be called, by its raw name, if the gateway can know it without the server."""
         return ""
 
+    async def settle(self, tool: str) -> bool:
+        """Wait a moment if a call has just opened what may bring tools, until `tool` is one of them.
+
+        `tool` may have the name of its server before it, and be empty. Returns whether the tools changed
+        since they were listed.
+        """
+        return False
+
     @property
     def pid(self) -> int | None:
         """The process of the open session, if there is one on this machine."""
         return None
+
+    def idle_limit_s(self, configured_s: float) -> float:
+        """After how many seconds without a call its connection is left."""
+        return configured_s
 
     def ending(self, reason: str) -> Ending:
         """How the last connection ended; called after its context was left, with the reason it gave."""
@@ -428,6 +460,10 @@ class Listener(Protocol):
 
     def task_changed(self, server: str, task: Mapping[str, Any], key: str) -> None:
         """A server of the handshake era announced the state of a task, in its own form."""
+        ...
+
+    def facts_changed(self, server: str, facts: Mapping[str, Any], key: str) -> None:
+        """A server reported the facts of its state that visibility rules read."""
         ...
 
     def health_changed(self, server: str, key: str) -> None:
@@ -519,6 +555,10 @@ class ServerPool(Connections, Protocol):
 
     def why_not_callable(self, server: str, tool: str) -> str:
         """Why a tool of a server cannot be called, if its backend knows that; may read a file."""
+        ...
+
+    async def settle(self, server: str, tool: str) -> bool:
+        """Wait a moment for tools that a call may just have brought; see `Backend`."""
         ...
 
     def is_open(self, server: str) -> bool:

@@ -5,7 +5,7 @@ texts, one message each, use `maitred.jsonrpc`: the lines of child processes, or
 """
 
 from contextvars import Context
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 from mcp.shared.dispatcher import CallOptions
@@ -13,9 +13,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 
+from maitred.deadline import cancelled_at
 from maitred.jsonrpc import (
     ChannelClosedError,
     CredentialsRefusedError,
+    RequestOptions,
     RequestTimedOutError,
     UnreadableMessageError,
 )
@@ -84,10 +86,15 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         if not self.alive:
             raise ChannelClosedError(self._reason, unread=True)
         self._id_count += 1
-        options = CallOptions(**(opts or {}))
+        options = cast("RequestOptions", dict(opts or {}))
+        deadline = options.pop("deadline", None)
         request_id = options.setdefault("request_id", f"maitred-{self._id_count}")
         try:
-            return await super().send_raw_request(method, params, options, **kwargs)
+            if deadline is None:
+                return await super().send_raw_request(method, params, options, **kwargs)
+            with cancelled_at(deadline):
+                return await super().send_raw_request(method, params, options, **kwargs)
+            raise RequestTimedOutError(f"Request {method!r} timed out")
         except MCPError as error:
             if reason := self._locked_out.get(request_id):
                 raise CredentialsRefusedError(reason) from error

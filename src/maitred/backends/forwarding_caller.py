@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maitred.backends.base import Caller
+from maitred.model.sharing import Sharer
 
 
 class ForwardingCaller:
@@ -26,6 +27,11 @@ class ForwardingCaller:
     def principal(self) -> str:
         """Whose client it is; see `Caller`."""
         return self._caller.principal
+
+    @property
+    def sharer(self) -> Sharer:
+        """The client as sharing knows it; see `Caller`."""
+        return self._caller.sharer
 
     @property
     def capabilities(self) -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ from maitred.tls import tls_context
 MakeTransport = Callable[[], httpx2.AsyncBaseTransport]
 """Makes a transport that checks where it connects to."""
 
+_AFTER_CLOSING = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _REFUSED = 400
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
@@ -118,8 +119,8 @@ class HttpBackend(Backend):
                 yield connection
                 served = True
         except Exception as error:
-            if served and find(error, anyio.BrokenResourceError):
-                return  # the SDK's SSE transport fails on its own closing
+            if served and any(find(error, kind) for kind in _AFTER_CLOSING):
+                return  # the SDK's transports fail on their own closing if an answer comes at that moment
             if reason := refused.reason(error):
                 raise reason from error
             kinds = (httpx2.HTTPError, httpx2.InvalidURL, OSError)

@@ -166,7 +166,7 @@ class ProgressNotices:
         self._caller = caller
         self._progressed = progressed
         self._under_way = 0
-        self._none = anyio.Event()
+        self._none: anyio.Event | None = None
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """Pass one notice on."""
@@ -178,7 +178,7 @@ class ProgressNotices:
             await self._caller.progress(progress, total, message)
         finally:
             self._under_way -= 1
-            if not self._under_way:
+            if not self._under_way and self._none is not None:
                 self._none.set()
 
     async def delivered(self) -> None:

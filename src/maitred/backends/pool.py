@@ -65,6 +65,7 @@ _SOON_S: Final = 1.0
 class BackendPool(anyio.AsyncContextManagerMixin):
     """All backends of a gateway, by server name. Enter it before use; leaving it ends every server.
 
+    `load` is awaited before a backend is made; it imports what that backend needs.
     Without `shares` the gateway has one client only, which the default instances serve.
     `keeps_running` says whether servers with `start: always` stay running. `prepare` is awaited before
     the first server starts: a second after the pool was entered, or as soon as a server is needed.
@@ -83,8 +84,10 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         keeps_running: bool = False,
         shares: bool = True,
         prepare: Callable[[], Awaitable[None]] | None = None,
+        load: Callable[[ServerSpec], Awaitable[None]] | None = None,
     ) -> None:
         self._make = make
+        self._load = load
         self._on_close = on_close
         self._keeps_running = keeps_running
         self._shares = shares
@@ -95,6 +98,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         self._instances = Instances(self, make)
         self._titles: dict[str, str] = {}
         self._sharings: dict[str, Sharing] = {}
+        self._failing: set[ServerTask] = set()
         self._given_up: dict[str, tuple[Health, Sequence[str]]] = {}
         self._background = Background()
         self.starting = anyio.Semaphore(max_starting)
@@ -127,9 +131,11 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         finally:
             self._prepared.set()
 
-    async def prepared(self) -> None:
-        """Wait until servers may be started."""
+    async def prepared(self, spec: ServerSpec) -> None:
+        """Wait until servers may be started, and a backend of this specification can be made."""
         self._demand.set()
+        if self._load is not None:
+            await self._load(spec)
         await self._prepared.wait()
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> bool:
@@ -185,6 +191,10 @@ class BackendPool(anyio.AsyncContextManagerMixin):
     def keeps(self, owner: ServerTask) -> bool:
         """Whether a server should run even if no call needs it."""
         return self._keeps_running and not owner.key and desired_state(owner.spec) == "running"
+
+    def note_failing(self, owner: ServerTask) -> None:
+        """Look at an owner whenever it is asked whose calls are refused; see `refused`."""
+        self._failing.add(owner)
 
     def ended(self, owner: ServerTask) -> None:
         """An owner's connection has ended: check again when the server may be started again."""
@@ -285,7 +295,12 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     def refused(self) -> dict[str, Health]:
         """The backends to which calls are refused now, after too many failures."""
-        return {name: owner.snapshot() for name, owner in self._owners.items() if owner.refuses}
+        if not self._failing:  # each call asks, and there may be a thousand servers
+            return {}
+        self._failing = {owner for owner in self._failing if owner.has_failed and self.is_owner(owner)}
+        return {
+            owner.spec.name: owner.snapshot() for owner in self._failing if owner.refuses and not owner.key
+        }
 
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines of a server's standard error."""
@@ -299,6 +314,11 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         """Why a tool of a server cannot be called, if its backend knows that; may read a file."""
         owner = self._owners.get(server)
         return owner.made_backend().why_not_callable(tool) if owner else ""
+
+    async def settle(self, server: str, tool: str) -> bool:
+        """Wait a moment for tools that a call may just have brought; see `Backend`."""
+        owner = self._owners.get(server)
+        return owner is not None and await owner.made_backend().settle(tool)
 
     def is_open(self, server: str) -> bool:
         """Whether a connection to a server is open now."""
@@ -353,6 +373,9 @@ class _Nobody:
         """Ignore it."""
 
     def task_changed(self, server: str, task: Mapping[str, Any], key: str) -> None:
+        """Ignore it."""
+
+    def facts_changed(self, server: str, facts: Mapping[str, Any], key: str) -> None:
         """Ignore it."""
 
     def health_changed(self, server: str, key: str) -> None:

@@ -252,12 +252,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """The server caught up."""
         self._writable.set()
 
-    async def write(self, data: bytes) -> None:
-        """Send bytes to the server's standard input, and wait while it is behind.
+    def write(self, data: bytes) -> anyio.Event | None:
+        """Send bytes to the server's standard input; returns the event of its catching up, if it is behind.
 
         Raises:
             BrokenPipeError: The process does not take input any more, and has read nothing of this.
-            ConnectionResetError: The process ended while it was behind, and may have read some of it.
         """
         pipe = self._transport.get_pipe_transport(0) if self._transport else None
         if not isinstance(pipe, asyncio.WriteTransport) or pipe.is_closing() or self._exited.is_set():
@@ -265,10 +264,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         pipe.write(data)
         if pipe.is_closing():
             raise BrokenPipeError
-        if not self._writable.is_set():
-            await self._writable.wait()
-            if self._exited.is_set():
-                raise ConnectionResetError
+        return None if self._writable.is_set() else self._writable
 
     def _end(self) -> None:
         """Report why the process ended, with the last line of its standard error."""

@@ -32,13 +32,13 @@ from maitred.backends.base import (
     SupervisionEvent,
     find,
 )
+from maitred.backends.health_checks import until_it_hangs
 from maitred.backends.launch import names_folder
-from maitred.backends.supervision import Breaker, Restarts, next_check
+from maitred.backends.supervision import Breaker, Restarts
 from maitred.background import Background
 from maitred.config.redaction import redact
 from maitred.config.settings import Supervision
 from maitred.errors import (
-    CallTimeoutError,
     ConnectionLostError,
     ServerError,
     ServerUnavailableError,
@@ -47,49 +47,6 @@ from maitred.errors import (
 from maitred.model.servers import EraChoice, FaultCode, Health, ServerSpec, State
 from maitred.model.sharing import NO_SHARER, Sharer
 from maitred.model.transports import reach_of
-from maitred.wording import count_of
-
-_UNASKED_S: Final = 60.0
-
-
-async def until_it_hangs(connection: Connection, plan: Callable[[], Supervision], *, call_s: float) -> str:
-    """Check regularly whether a server answers; returns when it does not, with a sentence about it.
-
-    `plan` returns the present settings. `call_s` is how long a call may occupy a server that does one
-    thing at a time. The check is skipped while other requests get answers.
-    """
-    missed, checked_at = 0, time.monotonic()
-    while True:
-        await anyio.sleep(plan().check_every_s or _UNASKED_S)
-        now = plan()
-        due = next_check(
-            now=time.monotonic(),
-            heard_at=connection.heard_at,
-            checked_at=checked_at,
-            waiting_since=connection.waiting_since,
-            call_s=call_s,
-        )
-        if due == "well":
-            missed = 0
-        elif due == "ask" and now.check_every_s:
-            missed = 0 if await _answers(connection, now.check_timeout_s) else missed + 1
-        checked_at = time.monotonic()
-        if missed >= now.failures:
-            checks = count_of(missed, "health check")
-            return f"it did not answer {checks} of {now.check_timeout_s:g} s each"
-
-
-async def _answers(connection: Connection, timeout_s: float) -> bool:
-    """Whether a server answers in time, even with an error; the end of a connection is detected elsewhere."""
-    asked_at = time.monotonic()
-    try:
-        await connection.ping(timeout_s)
-    except CallTimeoutError:
-        return connection.heard_at > asked_at
-    except ServerError:
-        return True
-    return True
-
 
 log = structlog.get_logger(__name__)
 
@@ -103,6 +60,8 @@ def pass_on(listener: Listener, server: str, key: str, notice: Notice) -> None:
             listener.updated(server, notice.uri, key)
         case "task":
             listener.task_changed(server, notice.task, key)
+        case "facts":
+            listener.facts_changed(server, notice.facts, key)
         case "resources" | "prompts":
             listener.offers_changed(server, key)
 
@@ -155,8 +114,8 @@ class PoolServices(Protocol):
     listener: Listener
     supervision: Supervision
 
-    async def prepared(self) -> None:
-        """Wait until servers may be started at all."""
+    async def prepared(self, spec: ServerSpec) -> None:
+        """Wait until servers may be started at all, and a backend of this specification can be made."""
         ...
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> bool:
@@ -175,8 +134,16 @@ class PoolServices(Protocol):
         """A server has introduced itself by a name or title."""
         ...
 
+    def key(self, server: str, sharer: Sharer) -> str:
+        """The share key of the instance that serves a client."""
+        ...
+
     def keeps(self, owner: "ServerTask") -> bool:
         """Whether its server should run even if no call needs it."""
+        ...
+
+    def note_failing(self, owner: "ServerTask") -> None:
+        """It has failed, so calls to its server may be refused from now on."""
         ...
 
     def ended(self, owner: "ServerTask") -> None:
@@ -279,6 +246,11 @@ class ServerTask:
         return failed_often and self.connection is None and self._pool.keeps(self)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it has failed since it last ran well; only then may it refuse calls."""
+        return self.is_given_up or self._breaker.failures > 0
+
+    @property
     def is_given_up(self) -> bool:
         """Whether nothing starts it any more."""
         return self.health.state is State.SUSPENDED
@@ -288,6 +260,8 @@ class ServerTask:
         if changes.get("state", self.health.state) is not self.health.state:
             changes["since"] = _now()
         self.health = replace(self.health, **changes)
+        if self.has_failed:
+            self._pool.note_failing(self)
         self.tell()
 
     def tell(self) -> None:
@@ -437,7 +411,7 @@ class ServerTask:
         if self._predecessor is not None:  # never two processes of one server
             await self._predecessor.retire()
             self._predecessor = None
-        await self._pool.prepared()
+        await self._pool.prepared(self.spec)
         if self._fault is not None:
             self._note_restart(self._fault)
         self._fares(state=State.STARTING)
@@ -465,10 +439,15 @@ class ServerTask:
             era=self.era,
             on_notice=self._heard,
             folder=self.sharer.folder if is_root else "",
+            serves=self._serves,
             asks=self._asks,
             on_ask=self._note_question,
             on_cannot_ask=self._cannot_ask,
         )
+
+    def _serves(self, sharer: Sharer) -> bool:
+        """Whether this instance is that of a client."""
+        return self._pool.key(self.spec.name, sharer) == self.key
 
     def _note_question(self) -> None:
         """Remember that the server asks its callers, for its next connections."""
@@ -535,7 +514,8 @@ class ServerTask:
     async def _idle(self) -> None:
         """Wait until the server has been idle for long enough; for one that is kept running, for ever."""
         while True:
-            limit_s, kept = self.spec.timeouts.idle_stop_s, self._pool.keeps(self)
+            limit_s = self.made_backend().idle_limit_s(self.spec.timeouts.idle_stop_s)
+            kept = self._pool.keeps(self)
             left = self.idle_since + limit_s - time.monotonic()
             if left <= 0 and self._in_flight == 0 and not kept:
                 return

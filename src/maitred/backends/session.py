@@ -6,7 +6,7 @@ a call is not validated twice. The SDK's part of it is `maitred.backends.wire_se
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 import anyio
@@ -14,7 +14,7 @@ import anyio.abc
 import mcp_types as types
 from mcp.client.extension import NotificationBinding
 from mcp.client.session import IncomingMessage
-from mcp.shared.dispatcher import CallOptions, Dispatcher
+from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -63,6 +63,7 @@ from maitred.errors import (
 from maitred.jsonrpc import (
     ChannelClosedError,
     CredentialsRefusedError,
+    RequestOptions,
     RequestTimedOutError,
     UnreadableMessageError,
 )
@@ -164,7 +165,7 @@ class SessionConnection:
         after an unanswered `ping` the next check sends `tools/list`.
         """
         method = "server/discover" if self._session.modern else "ping" if self._knows_ping else "tools/list"
-        opts: CallOptions = {"timeout": timeout_s, "cancel_on_abandon": False}
+        opts: RequestOptions = {"timeout": timeout_s, "cancel_on_abandon": False}
         try:
             await self._request(method, {}, opts, timeout_s)
         except CallTimeoutError:
@@ -360,7 +361,7 @@ class SessionConnection:
             params["_meta"] = meta
         clock = CallClock(timeout_s, self._spec.timeouts.longest_call_s)
         notices = ProgressNotices(caller, lambda: self._progressed(clock))
-        opts: CallOptions = {"on_progress": notices.report}
+        opts: RequestOptions = {"on_progress": notices.report}
         await self._set_level(caller.log_level)
         async with self._session.callers.request(caller, clock):
             result = await self._called(params, opts, timeout_s, clock, caller)
@@ -384,7 +385,7 @@ class SessionConnection:
         self._heard_at = self._silent_since = time.monotonic()
 
     async def _called(
-        self, params: dict[str, Any], opts: CallOptions, timeout_s: float, clock: CallClock, caller: Caller
+        self, params: dict[str, Any], opts: RequestOptions, timeout_s: float, clock: CallClock, caller: Caller
     ) -> dict[str, Any]:
         """Make a call; remembers whom an error sends to a URL, and that the server cannot ask in this era."""
         try:
@@ -413,7 +414,7 @@ class SessionConnection:
         self,
         method: str,
         params: dict[str, Any],
-        opts: CallOptions,
+        opts: RequestOptions,
         timeout_s: float = 0.0,
         clock: CallClock | None = None,
     ) -> dict[str, Any]:
@@ -436,18 +437,22 @@ class SessionConnection:
         self,
         method: str,
         params: dict[str, Any],
-        opts: CallOptions,
+        opts: RequestOptions,
         timeout_s: float,
         clock: CallClock | None,
     ) -> dict[str, Any]:
         if self._silent_since is None:
             self._silent_since = time.monotonic()
+        options = RequestOptions(**opts)
+        if clock is not None:
+            clock.extend()
+            options["deadline"] = clock
         try:
-            with clock.running() if clock else nullcontext():
-                answer = await self._session.request(method, params, CallOptions(**opts))
-            if clock and clock.expired:
-                raise CallTimeoutError(self._spec.name, method, clock.limit_s, in_all=clock.is_over)
+            answer = await self._session.request(method, params, options)
         except MCPError as error:
+            if clock is not None and isinstance(error, RequestTimedOutError):
+                limit_s, in_all = clock.limit_s, clock.is_over
+                raise CallTimeoutError(self._spec.name, method, limit_s, in_all=in_all) from error
             told = self._translate(error, method, timeout_s)
             if isinstance(told, ProtocolError | ServerUnavailableError | UnreadableAnswerError):
                 self._heard()

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import anyio
+
 from maitred.backends.base import (
     Backend,
     Connection,
@@ -101,10 +103,10 @@ class StdioBackend(Backend):
     async def _start(self, launch: Launch) -> ChildProcess:
         child: ChildProcess | None = None
 
-        async def write(data: bytes) -> None:
+        def write(data: bytes) -> anyio.Event | None:
             if child is None:
                 raise BrokenPipeError
-            await child.write(data)
+            return child.write(data)
 
         self._channel = channel = LineChannel(write, max_message_bytes=self._limits.max_message_bytes)
         child = await start(

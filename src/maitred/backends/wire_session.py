@@ -14,7 +14,6 @@ from typing import Any
 import mcp_types as types
 from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession
-from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value, x_mcp_header_map
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, INTERNAL_ERROR
@@ -29,7 +28,12 @@ from maitred.backends.log_messages import LogMessages
 from maitred.backends.question_tasks import QuestionTasks
 from maitred.background import Background
 from maitred.errors import CallerRefusedError
-from maitred.jsonrpc import ChannelClosedError, RequestTimedOutError, UnreadableMessageError
+from maitred.jsonrpc import (
+    ChannelClosedError,
+    RequestOptions,
+    RequestTimedOutError,
+    UnreadableMessageError,
+)
 from maitred.model.asking import LIST_ROOTS
 from maitred.model.servers import EraChoice
 from maitred.model.tasks import related_task
@@ -165,7 +169,7 @@ class WireSession(ClientSession):
             del known["tasks"]  # an extension, which requests declare
         return types.ClientCapabilities.model_validate(known)
 
-    async def request(self, method: str, params: dict[str, Any], opts: CallOptions) -> dict[str, Any]:
+    async def request(self, method: str, params: dict[str, Any], opts: RequestOptions) -> dict[str, Any]:
         """Send a request with the envelope of the session; returns the result unchanged."""
         data: dict[str, Any] = {"method": method, "params": params}
         capabilities = params.get("_meta", {}).get(CLIENT_CAPABILITIES_META_KEY)

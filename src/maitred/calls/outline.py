@@ -74,7 +74,7 @@ def truncate(value: Any, budget_tokens: int, estimate: Estimate) -> tuple[Any, b
     most = MOST_CHARS_PER_TOKEN * budget_tokens
     if size(value, most) <= most and estimate(compact(value)) <= budget_tokens:
         return value, False
-    return _fitted(lambda chars: _cut(value, chars, 0), compact, budget_tokens, estimate), True
+    return fit(lambda chars: _cut(value, chars, 0), compact, budget_tokens, estimate), True
 
 
 def clip(text: str, budget_tokens: int, estimate: Estimate) -> tuple[str, bool]:
@@ -86,7 +86,7 @@ def clip(text: str, budget_tokens: int, estimate: Estimate) -> tuple[str, bool]:
         end = break_at(text, chars)
         return f"{text[:end].rstrip()}\n…+{len(text) - end:,} characters" if end else ""
 
-    return _fitted(start, str, budget_tokens, estimate), True
+    return fit(start, str, budget_tokens, estimate), True
 
 
 def break_at(text: str, chars: int) -> int:
@@ -167,9 +167,7 @@ def size(value: Any, most: int, depth: int = 0) -> int:
     return total
 
 
-def _fitted(
-    make: Callable[[int], T], render: Callable[[T], str], budget_tokens: int, estimate: Estimate
-) -> T:
+def fit(make: Callable[[int], T], render: Callable[[T], str], budget_tokens: int, estimate: Estimate) -> T:
     """The result of `make` for the number of characters whose tokens come near the budget."""
     best = make(0)
     fits, over, chars = 0, MOST_CHARS_PER_TOKEN * budget_tokens + 1, _FIRST_GUESS * budget_tokens

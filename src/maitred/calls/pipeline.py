@@ -8,13 +8,16 @@ To add a step, write one class in `maitred.calls.steps` and one line in that lis
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from maitred.audit.service import Entry
 from maitred.backends.base import NOT_ASKED, Caller
 from maitred.calls.answer import Answer
 from maitred.model.access import Viewer
+from maitred.model.held_calls import CallBinding
 from maitred.model.tools import Tool, ToolCall
 
 
@@ -31,6 +34,10 @@ class CallingChain(Protocol):
         """Whether it is a saved chain."""
         ...
 
+    def paused(self) -> AbstractContextManager[object]:
+        """Let no time of the chain pass until the context is left."""
+        ...
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Call:
@@ -40,7 +47,8 @@ class Call:
     model: it is cut to the budget of tokens and says whose data it is. `caller` is whom the
     server may ask meanwhile. `chain` is the chain that calls, if one does. `FindTool` sets `tool`, and
     `AuditCall` sets `entry`; a step that reads them earlier gets a `StepOrderError`. `RunAsTask` sets
-    `request.task`. No step changes anything else, and none copies a call: `dataclasses.replace` drops both.
+    `request.task`, and `HoldCall` sets `approval` and `rules_version`. No step changes anything else, and
+    none copies a call: `dataclasses.replace` drops what steps set.
     """
 
     request: ToolCall
@@ -53,6 +61,12 @@ class Call:
     entry: Entry = field(init=False, repr=False)
     asked: bool = field(init=False, default=False)
     """Whether the server asked its caller, so that the answer depends on more than the arguments."""
+
+    approval: CallBinding | None = field(init=False, default=None)
+    """What a person approved, if the call waited for one."""
+
+    rules_version: str = field(init=False, default="")
+    """The version of the rules by which it was judged whether the call waits for a person."""
 
     def note_question(self, method: str) -> None:
         """Record that the server asks its caller."""
@@ -136,14 +150,25 @@ def _why_no_step(step: object) -> str:
         return "is a class; make an object of it"
     if not callable(step):
         return "cannot be called"
-    handler = step if inspect.isfunction(step) or inspect.ismethod(step) else type(step).__call__
+    if inspect.isfunction(step) or inspect.ismethod(step):
+        return _why_no_handler(step, is_bound=True)
+    return _why_no_call(type(step).__call__)
+
+
+@lru_cache(maxsize=256)
+def _why_no_call(call: Callable[..., Any]) -> str:
+    """The same of the `__call__` of a class; each gateway of a process has the same classes."""
+    return _why_no_handler(call, is_bound=False)
+
+
+def _why_no_handler(handler: Callable[..., Any], *, is_bound: bool) -> str:
     if (
         not inspect.iscoroutinefunction(handler)
         and handler.__annotations__.get("return") != Awaitable[Answer]
     ):
         return "is neither async nor declared to return an `Awaitable[Answer]`"
     try:
-        inspect.signature(step).bind(None, None)
+        inspect.signature(handler).bind(*[None] * (2 if is_bound else 3))
     except TypeError:
         return "does not take a call and `proceed`"
     return ""

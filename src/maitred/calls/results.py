@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 from cachetools import TTLCache
-from pydantic_core import from_json
 
 from maitred.calls.answer import Answer, blocks_of, text_block
+from maitred.calls.finding import find_parts
+from maitred.calls.json_fields import parse_json
 from maitred.calls.outline import MOST_CHARS_PER_TOKEN, Estimate, break_at, clip, compact, outline, truncate
 from maitred.errors import ResultNotFoundError
+from maitred.model.pages import MARK_KEY, leading_mark
 from maitred.wording import count_of
 
 HEADER_TOKENS = 500
@@ -29,7 +32,6 @@ _SMALLEST_FIRST_LINE_TOKENS = 40
 _BYTES_PER_CHAR = 4
 _LEADING_BITS, _CONTINUES = 0xC0, 0x80  # of a byte inside a character
 _MINUTE = 60
-_JSON_STARTS = ("{", "[")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,12 @@ class _StoredResult:
     data: bytes
     chars: int
     mime_type: str
+    mark: str = ""
+    """Whose text it is, if a web page wrote it: each page of the result says so."""
+
+    def marked(self, text: str) -> str:
+        """A part of it that is not its beginning."""
+        return f"{self.mark}\n{text}" if self.mark else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +64,27 @@ class _Part:
 
     label: str
     value: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRequest:
+    """What the URI of a stored result asks for: a page of it, or the parts that have some words."""
+
+    result_id: str
+    cursor: str = ""
+    find: str = ""
+
+
+def parse_result_uri(uri: str) -> ResultRequest | None:
+    """What a URI asks for; `None` if it is not the URI of a stored result, or has another query."""
+    if not uri.startswith(_SCHEME):
+        return None
+    result_id, asked, query = uri.removeprefix(_SCHEME).partition("?")
+    name, _, value = query.partition("=")
+    value = unquote_plus(value) if name == "find" else unquote(value)
+    if not result_id or "/" in result_id or (asked and (name not in ("cursor", "find") or not value.strip())):
+        return None
+    return ResultRequest(result_id=unquote(result_id), **({name: value} if asked else {}))
 
 
 def result_uri(result_id: str, cursor: str = "") -> str:
@@ -76,6 +105,7 @@ class ResultStore:
     ) -> None:
         self.ttl_s = ttl_s
         self.max_bytes = max_bytes
+        self.clock = clock
         self._new_id = new_id
         self._results: TTLCache[str, _StoredResult] = TTLCache(
             max_bytes, ttl_s, timer=clock, getsizeof=lambda result: len(result.data)
@@ -98,6 +128,7 @@ class ResultStore:
             data=data,
             chars=len(shown),
             mime_type="application/json" if text is None else "text/plain",
+            mark=_mark_of(_blocks(result)),
         )
         return result_id
 
@@ -119,11 +150,27 @@ class ResultStore:
         text = text[: break_at(text, size_chars)]
         after = start + len(text.encode("utf-8", "surrogatepass"))
         return ResultPage(
-            text=text,
+            text=kept.marked(text) if start else text,
             next_cursor=str(after) if after < len(kept.data) else "",
             total_chars=kept.chars,
             mime_type=kept.mime_type,
         )
+
+    def find(self, principal: str, result_id: str, query: str, size_chars: int = 4_000) -> ResultPage:
+        """The parts of a stored result that have some words, at most `size_chars` characters of them.
+
+        Raises:
+            ResultNotFoundError: It is unknown, expired or of another principal.
+        """
+        self._results.expire()
+        kept = self._results.get(result_id)
+        if kept is None or kept.principal != principal:
+            raise ResultNotFoundError(result_id)
+        text = find_parts(kept.data.decode("utf-8", "surrogatepass"), query)
+        end = break_at(text, size_chars)
+        more = "" if end == len(text) else "…\nMore parts match; ask for more words."
+        shown = kept.marked(text[:end] + more)
+        return ResultPage(text=shown, next_cursor="", total_chars=kept.chars, mime_type="text/plain")
 
 
 class Shortener:
@@ -135,6 +182,11 @@ class Shortener:
         self._store = store
         self._estimate = estimate
         self._limit = limit_tokens
+
+    def within(self, limit_tokens: int) -> "Shortener":
+        """One for the same store, with a lower limit."""
+        limit = min(self._limit, limit_tokens)
+        return Shortener(self._store, estimate=self._estimate, limit_tokens=limit)
 
     def shorten(self, principal: str, result: dict[str, Any]) -> dict[str, Any]:
         """The result itself if it fits; else a result with a summary, its pictures, sounds and links.
@@ -148,13 +200,14 @@ class Shortener:
             texts.append(compact(result["structuredContent"]))
         if sum(_at_most(text) for text in texts) <= self._limit:
             return result
-        if _repeats(result):  # clients show the texts or the structured content, not both
+        if repeats_structure(result):  # clients show the texts or the structured content, not both
             texts = texts[-1:]
         chars = sum(map(len, texts))
         if chars <= MOST_CHARS_PER_TOKEN * self._limit and self._estimate("\n".join(texts)) <= self._limit:
             return result
         kept = self._kept_blocks(blocks)
-        text = self._summary(principal, result, chars, kept)
+        text, mark = self._summary(principal, result, chars, kept), _mark_of(blocks)
+        text = f"{mark}\n{text}" if mark else text
         block = text_block(text, annotations={"audience": ["assistant"], "priority": 0.3})
         return Answer(wire=result).without_field("structuredContent").with_content([block, *kept]).wire
 
@@ -246,6 +299,11 @@ def _blocks(result: Mapping[str, Any]) -> list[Any]:
     return blocks_of(result.get("content"))
 
 
+def _mark_of(blocks: Sequence[Any]) -> str:
+    """The mark of a web page's answer; empty for any other answer."""
+    return next(filter(None, (leading_mark(_text(block) or "") for block in blocks)), "")
+
+
 def _type(block: Any) -> str:
     return str(block.get("type")) if isinstance(block, dict) else ""
 
@@ -273,10 +331,14 @@ def only_text(result: Mapping[str, Any]) -> str | None:
     """The text of a result that is nothing but one text."""
     blocks = _blocks(result)
     alone = len(blocks) == 1 and _type(blocks[0]) == "text"
-    return _text(blocks[0]) if alone and ("structuredContent" not in result or _repeats(result)) else None
+    return (
+        _text(blocks[0])
+        if alone and ("structuredContent" not in result or repeats_structure(result))
+        else None
+    )
 
 
-def _repeats(result: Mapping[str, Any]) -> bool:
+def repeats_structure(result: Mapping[str, Any]) -> bool:
     """Whether the texts repeat the structured content, as servers do for clients that know only texts."""
     if "structuredContent" not in result:
         return False
@@ -284,13 +346,22 @@ def _repeats(result: Mapping[str, Any]) -> bool:
     texts = [block.get("text") for block in blocks if _type(block) == "text"]
     if not texts or len(texts) < len(blocks):
         return False
-    said = [_parse_or_text(text) for text in texts]
     value = result["structuredContent"]
+    if mark := _mark_of(blocks):
+        texts = [str(texts[0]).removeprefix(f"{mark}\n"), *texts[1:]]
+        value = _without_mark(value)
+    said = [_parse_or_text(text) for text in texts]
     bare = _bare(value)
     try:
         return texts == [bare] or said in ([value], [bare], bare)
     except RecursionError:  # nested too deep to compare
         return False
+
+
+def _without_mark(value: Any) -> Any:
+    """Structured content without the key that says which page wrote it."""
+    is_marked = isinstance(value, dict) and MARK_KEY in value
+    return {key: item for key, item in value.items() if key != MARK_KEY} if is_marked else value
 
 
 def _bare(value: Any) -> Any:
@@ -300,18 +371,14 @@ def _bare(value: Any) -> Any:
 
 def _parse_or_text(text: Any) -> Any:
     """The value of a text that is a JSON object or list, else the text."""
-    if not isinstance(text, str) or not text.lstrip()[:1].startswith(_JSON_STARTS):
-        return text
-    try:
-        return from_json(text)
-    except ValueError:
-        return text
+    value = parse_json(text) if isinstance(text, str) else None
+    return text if value is None else value
 
 
 def _parts(result: Mapping[str, Any], kept: Sequence[Any]) -> list[_Part]:
     """The parts to summarise. More than a few blocks become one list of blocks."""
     stay = {id(block) for block in kept}
-    if _repeats(result):
+    if repeats_structure(result):
         return [_Part(label="", value=_bare(result["structuredContent"]))]
     blocks = [block for block in _blocks(result) if id(block) not in stay]
     parts = [_Part(label=_label(block), value=_value(block)) for block in blocks]

@@ -10,6 +10,8 @@ from typing import Any, Final
 from maitred.backends.base import Caller
 from maitred.backends.forwarding_caller import ForwardingCaller
 from maitred.errors import CallerRefusedError, ProtocolError
+from maitred.model.access import Viewer
+from maitred.model.sharing import Sharer, sharer_of
 
 MOST_ROUNDS: Final = 10
 MOST_QUESTIONS: Final = 64
@@ -32,6 +34,24 @@ class RecordedCaller(ForwardingCaller):
         """Record and ask; see `Caller`."""
         self._asked(method)
         return await super().ask(method, params)
+
+
+class ViewerCaller(ForwardingCaller):
+    """The caller of a viewer's call. The viewer says whose client it is, also of one that answers nothing."""
+
+    def __init__(self, caller: Caller, viewer: Viewer) -> None:
+        super().__init__(caller)
+        self._viewer = viewer
+
+    @property
+    def principal(self) -> str:
+        """The principal of the viewer; see `Caller`."""
+        return self._viewer.principal
+
+    @property
+    def sharer(self) -> Sharer:
+        """The client of the viewer; see `Caller`."""
+        return sharer_of(self._viewer)
 
 
 async def finish_rounds(server: str, result: dict[str, Any], caller: Caller, again: Again) -> dict[str, Any]:

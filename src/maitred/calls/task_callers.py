@@ -14,6 +14,7 @@ from maitred.backends.base import Caller
 from maitred.backends.forwarding_caller import ForwardingCaller
 from maitred.errors import CallerRefusedError
 from maitred.model.asking import check_askable
+from maitred.model.sharing import NO_SHARER
 from maitred.model.tasks import RELATED_KEY
 
 _INTERNAL_ERROR: Final = -32603
@@ -55,6 +56,7 @@ class QuestionKeeper:
     log_level = ""
     takes_rounds = False
     wants_progress = False
+    sharer = NO_SHARER
 
     def __init__(self, key: str, principal: str, capabilities: Mapping[str, Any]) -> None:
         self.key = key

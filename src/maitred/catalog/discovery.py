@@ -15,11 +15,13 @@ from typing import Any, Final, Self
 
 import anyio
 import structlog
+from anyio import to_thread
 
 from maitred.backends.base import Connection, ServerOffers, ServerPool
 from maitred.backends.listing import read_tools
 from maitred.background import Background
 from maitred.catalog.live import LiveCatalog
+from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.stages import (
     Admitter,
@@ -36,6 +38,7 @@ from maitred.catalog.stages import (
 from maitred.catalog.sync import CountTokens, DiscoveredServer, failure, plan, removal
 from maitred.catalog.verification import Comparison, VerifiedConnections
 from maitred.errors import MaitredError, ServerUnavailableError, StoreError
+from maitred.heap import trim_heap
 from maitred.model.servers import ServerSpec
 from maitred.model.sharing import NO_SHARER, Sharer
 from maitred.model.tools import RawTool, ToolKey, canonical
@@ -92,10 +95,13 @@ def _size(tool: RawTool) -> int:
 
 log = structlog.get_logger(__name__)
 
+_MANY: Final = 20
 _DEBOUNCE_S = 0.1
 _MAX_DEBOUNCE_S = 600.0
 _POLL_S = 2.0
 _MOST_ALARMS = 1_000
+MOST_AT_ONCE: Final = 16
+"""Servers that are discovered at a time. More would wait for their judgement, with all that they publish."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +120,13 @@ class Discoverer(anyio.AsyncContextManagerMixin):
     """Runs discoveries for a gateway, which passes on the events of the pool."""
 
     def __init__(
-        self, catalog: LiveCatalog, pool: ServerPool, count: CountTokens, admitter: Admitter
+        self,
+        catalog: LiveCatalog,
+        pool: ServerPool,
+        count: CountTokens,
+        admitter: Admitter,
+        *,
+        most_at_once: int = MOST_AT_ONCE,
     ) -> None:
         self._catalog = catalog
         self._pool = pool
@@ -127,7 +139,9 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         self._brought = ResultToolStore()
         self.connections = VerifiedConnections(pool, self._compare)
         """For calls: lends a connection once the server's lists were compared with the catalog."""
+        self._turns = anyio.Semaphore(most_at_once)
         self._busy: set[str] = set()
+        self._transient: dict[str, frozenset[ToolKey]] = {}
         self._again: set[tuple[str, str]] = set()
         self._false_alarms: dict[tuple[str, str], tuple[float, float]] = {}
         self._ended = anyio.Event()
@@ -136,6 +150,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         self._placed = anyio.Event()
         self._placed.set()
         self.discovering: set[str] = set()
+        self._most_discovering = 0
         self._on_settled: list[Callable[[], None]] = []
         self._on_synced: list[Callable[[str], None]] = []
 
@@ -153,6 +168,8 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         self._specs = specs
         self._placer = placer
         self._mender = mender
+        for name in self._transient.keys() - specs.keys():
+            del self._transient[name]
         for name in self._brought.servers:
             if name not in specs or not specs[name].result_tools:
                 self._brought.forget(name)
@@ -171,6 +188,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         for name in self.unknown():
             if self._background.is_open and name not in self._busy and name not in self.discovering:
                 self.discovering.add(name)
+                self._most_discovering = max(self._most_discovering, len(self.discovering))
                 if self._settled.is_set():  # else a caller may be waiting for it
                     self._settled = anyio.Event()
                 self._background.start(self._discover, name)
@@ -222,12 +240,28 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             while server in self.discovering:
                 await self._ended.wait()
 
+    async def catch_up(self, tool: str = "") -> None:
+        """Wait a moment for tools of what a call opened just now, such as a web page, and list them.
+
+        It waits until there is a tool of the name `tool`, if that is not empty.
+        """
+        for server in tuple(self._transient):
+            own = tool.removeprefix(prefix(server))
+            await self._pool.settle(server, own)
+            async with self.connections.turn(server):
+                if await self._pool.settle(server, own):  # else another task has listed them
+                    await self.sync(server)
+
     async def _discover(self, name: str) -> None:
         try:
-            await self.sync(name)
+            async with self._turns:
+                await self.sync(name)
+            if len(self.discovering) == 1 and self._most_discovering >= _MANY:
+                await to_thread.run_sync(trim_heap)  # many servers needed much memory for a while
         finally:
             self.discovering.discard(name)
             if not self.discovering:
+                self._most_discovering = 0
                 self._settled.set()
                 for listener in self._on_settled:
                     listener()
@@ -265,15 +299,20 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             loan = self._pool.open_connection(server, key)
             if loan is None:
                 return  # its next start lists it anyway
+            notes = self._notes_of(server)
             report = await self._sync_if_stale(server, key, loan)
         if report is None:
             return
-        if report.changed or report.removed:
+        if report.changed or report.removed or self._notes_of(server) != notes:
             self._false_alarms.pop((server, key), None)
         else:
             self._false_alarms[server, key] = (time.monotonic(), pause_s)
             while len(self._false_alarms) > _MOST_ALARMS:
                 del self._false_alarms[next(iter(self._false_alarms))]
+
+    def _notes_of(self, server: str) -> Sequence[str]:
+        record = self._catalog.snapshot.servers.get(server)
+        return record.notes if record else ()
 
     async def _sync_if_stale(
         self, server: str, key: str, loan: AbstractAsyncContextManager[Connection]
@@ -300,7 +339,8 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             if key:
                 await self._sync_for(name, sharer, key, reports)
             else:
-                reports[name] = await self.sync(name)
+                async with self._turns:
+                    reports[name] = await self.sync(name)
 
         async with anyio.create_task_group() as tasks:
             for name in names:
@@ -409,7 +449,15 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         await self._catalog.change(planned)
 
     async def bring(self, server: str, definitions: Sequence[Any]) -> Sequence[ToolKey]:
-        """Add tools from a result of a server, for as long as it runs; returns the keys of those added."""
+        """Add tools from a result of a server, for as long as it runs; returns the keys of those added.
+
+        If the server's list is what is open now, such as that of web pages, a result adds nothing to it. It
+        names tools that the server lists by then.
+        """
+        if server in self._transient:
+            await self.sync(server)
+            named, _ = read_tools(server, definitions)
+            return [tool.key for tool in named if tool.key in self._catalog.snapshot.by_key]
         keys, fresh = self._brought.take(server, definitions)
         known = self._catalog.snapshot.by_key
         if fresh or not all(key in known for key in keys):  # another result may have brought them just now
@@ -434,8 +482,11 @@ class Discoverer(anyio.AsyncContextManagerMixin):
     ) -> tuple[Comparison, DiscoveredServer, PublishedDefinition]:
         """What a server offers now, cleaned and as it was sent."""
         comparison = self.connections.begin(spec.name, connection, key)
-        is_part = key != "" and self._is_listed(spec)
         listing = await connection.list_tools()
+        is_part = (key != "" or listing.is_silent) and self._is_listed(spec)
+        self._transient.pop(spec.name, None)
+        if listing.transient:
+            self._transient[spec.name] = frozenset(tool.key for tool in listing.tools)
         more = ServerOffers() if is_part else await connection.list_offers()
         offers = [offer for offer in more.offers if not key or offer.key.kind != "resource"]
         tools = self._brought.beside(spec.name, listing.tools)
@@ -446,6 +497,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             offers=offers,
             notes=(*listing.notes, *more.notes),
             is_part=is_part,
+            gone=listing.gone,
         )
         published = PublishedDefinition(
             tools=listing.as_sent,
@@ -453,7 +505,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             offers=more.as_sent,
             title=connection.title_as_sent,
             instructions=connection.instructions_as_sent,
-            is_part=is_part,
+            is_part=is_part or listing.transient,
         )
         return comparison, discovery, published
 
@@ -506,7 +558,14 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             await anyio.sleep(_POLL_S)
             try:
                 await self._catalog.refresh()
+                self._list_again_what_another_removed()
             except StoreError as error:
                 log.warning(
                     "the catalog cannot be read; the gateway serves what it knows", reason=error.reason
                 )
+
+    def _list_again_what_another_removed(self) -> None:
+        """List transient tools once more that another process, at its start, took for those of a dead one."""
+        for server, keys in self._transient.items():
+            if not keys <= self._catalog.snapshot.by_key.keys():
+                self.tools_changed(server)

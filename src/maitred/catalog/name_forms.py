@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from maitred.backends.listing import clean
 from maitred.catalog.names import SEPARATOR, prefix
 from maitred.catalog.snapshot import Snapshot
+from maitred.model.pages import name_in_page
 from maitred.model.tools import Tool
 
 _CLIENT_PREFIX = "mcp__"
@@ -33,6 +34,8 @@ def meant_by(name: str, snapshot: Snapshot) -> list[Tool]:
         if tool is not None:
             fitting.add(tool.key)
     fitting.update(tool.key for tool in _joined(name, snapshot))
+    if not fitting:  # a page takes no name from a tool of a server
+        fitting.update(tool.key for tool in snapshot.tools if name_in_page(tool.key.name) == name)
     return [tool for tool in snapshot.tools if tool.key in fitting] if fitting else []
 
 

@@ -1,7 +1,7 @@
 """The immutable state of one generation of the catalog, which serves all reads, and changes of it.
 
-A change costs what changes: the next snapshot gets copies of the tables of this one, in which only the rows
-of changed tools are made again. With many thousands of tools only the copying remains, a memory move a table.
+A change costs what changes: the next snapshot gets the tables of this one, and shares with it all parts that
+have no changed tool (`SharedMap`). Only the tuple of all tools is copied as a whole.
 """
 
 import json
@@ -20,6 +20,7 @@ from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ToolStanding
+from maitred.shared_map import SharedMap
 
 _BY_NAME: Final = attrgetter("name")
 _TABLES: Final = (
@@ -86,14 +87,14 @@ class Snapshot:
     mended_by: str = ""
 
     @cached_property
-    def by_name(self) -> Mapping[str, Tool]:
+    def by_name(self) -> SharedMap[str, Tool]:
         """Tools by published name, in no order."""
-        return {tool.name: tool for tool in self.tools}
+        return SharedMap((tool.name, tool) for tool in self.tools)
 
     @cached_property
-    def by_key(self) -> Mapping[ToolKey, Tool]:
+    def by_key(self) -> SharedMap[ToolKey, Tool]:
         """Tools by server and raw name, in no order."""
-        return {tool.key: tool for tool in self.tools}
+        return SharedMap((tool.key, tool) for tool in self.tools)
 
     @cached_property
     def by_server(self) -> Mapping[str, tuple[Tool, ...]]:
@@ -104,13 +105,13 @@ class Snapshot:
         return {name: tuple(tools) for name, tools in groups.items()}
 
     @cached_property
-    def crowded(self) -> Mapping[str, tuple[ToolKey, ...]]:
+    def crowded(self) -> SharedMap[str, tuple[ToolKey, ...]]:
         """The tools that did not get the name that they want, by that name; see `maitred.catalog.naming`."""
         groups: dict[str, list[ToolKey]] = {}
         for tool in self.tools:
             if (wanted := wanted_name(tool)) != tool.name:
                 groups.setdefault(wanted, []).append(tool.key)
-        return {wanted: tuple(keys) for wanted, keys in groups.items()}
+        return SharedMap((wanted, tuple(keys)) for wanted, keys in groups.items())
 
     @cached_property
     def has_usual_names(self) -> bool:
@@ -123,9 +124,9 @@ class Snapshot:
         return frozenset(digest for digest in self.schemas if not self._uses.get(digest))
 
     @cached_property
-    def _uses(self) -> Mapping[str, int]:
+    def _uses(self) -> SharedMap[str, int]:
         """How many tools have a schema, by its hash."""
-        return Counter(digest for tool in self.tools for digest in tool.hashes)
+        return SharedMap(Counter(digest for tool in self.tools for digest in tool.hashes))
 
     @cached_property
     def by_category(self) -> Mapping[str, tuple[Tool, ...]]:
@@ -200,9 +201,8 @@ class Snapshot:
         if touched or change.schemas:  # most changes concern no tool
             tools = self._tools_after(touched)
             unused = self.completed(change).unused_schemas
-            schemas = {**self.schemas, **change.schemas}
-            for digest in unused:
-                schemas.pop(digest, None)
+            fresh = {digest: body for digest, body in change.schemas.items() if digest not in unused}
+            schemas = SharedMap.of(self.schemas).updated(fresh, unused)
         offers = self.offers
         if gone or change.offers is not None:
             left = offers if change.offers is None else change.offers
@@ -252,13 +252,10 @@ class Snapshot:
             steps.subtract(before.hashes)
         return steps
 
-    def _uses_after(self, touched: Mapping[ToolKey, Tool | None]) -> Mapping[str, int]:
+    def _uses_after(self, touched: Mapping[ToolKey, Tool | None]) -> SharedMap[str, int]:
         """How many tools have a schema after some tools changed; schemas of no tool are left out."""
-        uses = dict(self._uses)
-        for digest, step in self._steps(touched).items():
-            if (count := uses.pop(digest, 0) + step) > 0:
-                uses[digest] = count
-        return uses
+        counts = {digest: self._uses.get(digest, 0) + step for digest, step in self._steps(touched).items()}
+        return self._uses.updated({digest: count for digest, count in counts.items() if count > 0}, counts)
 
     def _tables_after(
         self, touched: Mapping[ToolKey, Tool | None], servers: Mapping[str, ServerRecord]
@@ -267,16 +264,11 @@ class Snapshot:
         if not touched:
             tables = {name: self.__dict__[name] for name in _TABLES if name in self.__dict__}
             return tables | {"by_server": self._servers_after(touched, servers)}
-        by_name, by_key = dict(self.by_name), dict(self.by_key)
-        for key, now in touched.items():
-            if (before := by_key.pop(key, None)) is not None:
-                by_name.pop(before.name, None)
-            if now is not None:
-                by_key[key] = now
-        by_name.update((now.name, now) for now in touched.values() if now is not None)
+        before = [tool.name for tool in map(self.by_key.get, touched) if tool is not None]
+        now = {key: tool for key, tool in touched.items() if tool is not None}
         return {
-            "by_name": by_name,
-            "by_key": by_key,
+            "by_name": self.by_name.updated({tool.name: tool for tool in now.values()}, before),
+            "by_key": self.by_key.updated(now, touched),
             "by_server": self._servers_after(touched, servers),
             "crowded": self._crowded_after(touched),
             **self._usual_after(touched),
@@ -306,16 +298,17 @@ class Snapshot:
             return {}
         return {"has_usual_names": all(map(is_short_hashed, filter(None, touched.values())))}
 
-    def _crowded_after(self, touched: Mapping[ToolKey, Tool | None]) -> Mapping[str, tuple[ToolKey, ...]]:
+    def _crowded_after(self, touched: Mapping[ToolKey, Tool | None]) -> SharedMap[str, tuple[ToolKey, ...]]:
         """The tools without the name that they want, after some tools changed."""
-        crowded = dict(self.crowded)
+        groups: dict[str, tuple[ToolKey, ...]] = {}
         for before in filter(None, map(self.by_key.get, touched)):
-            if (wanted := wanted_name(before)) in crowded:
-                crowded[wanted] = tuple(key for key in crowded[wanted] if key != before.key)
+            if (wanted := wanted_name(before)) in self.crowded:
+                keys = groups.get(wanted, self.crowded[wanted])
+                groups[wanted] = tuple(key for key in keys if key != before.key)
         for now in filter(None, touched.values()):
             if (wanted := wanted_name(now)) != now.name:
-                crowded[wanted] = (*crowded.get(wanted, ()), now.key)
-        return {wanted: keys for wanted, keys in crowded.items() if keys}
+                groups[wanted] = (*groups.get(wanted, self.crowded.get(wanted, ())), now.key)
+        return self.crowded.updated({wanted: keys for wanted, keys in groups.items() if keys}, groups)
 
     def schema(self, digest: str) -> Any:
         """A parsed schema by its hash; `None` if the server gave none."""

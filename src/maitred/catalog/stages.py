@@ -27,7 +27,8 @@ from maitred.model.tools import Mediation, RawTool, Tool, ToolKey, as_written, c
 class PublishedDefinition:
     """All that a server publishes, as it sent it; `brought` are tools from its results.
 
-    `is_part` says that an instance for some clients published the tools, and that the rest does not count.
+    `is_part` says that these are not all tools: an instance for some clients published them, or others come
+    again later.
     """
 
     tools: Sequence[RawTool] = ()
@@ -225,7 +226,8 @@ async def _published(
     unnamed: Sequence[Tool] = (),
 ) -> list[Tool]:
     """Mended tools and those of `unnamed` with their names, and all others whose names change by it."""
-    known = {**snapshot.schemas, **schemas}
+    digests = {digest for tool in fresh for digest in (tool.input_hash, tool.output_hash) if digest}
+    known = {digest: schemas[digest] if digest in schemas else snapshot.schemas[digest] for digest in digests}
     costs = await count([definition_text(tool, known) for tool in fresh])
     tools: dict[ToolKey, Tool | None] = {tool.key: tool for tool in unnamed}
     tools |= {tool.key: replace(tool, cost_tokens=cost) for tool, cost in zip(fresh, costs, strict=True)}

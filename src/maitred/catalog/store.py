@@ -148,11 +148,14 @@ def _generation(connection: DriverConnection) -> int:
 def _load(connection: DriverConnection) -> Snapshot:
     """Read everything; sorted here, since databases sort by the rules of a language."""
     generation, placed_by, tiers_at, mended_by = connection.execute(STATE).fetchone()
+    texts: dict[str, str] = {}
     return Snapshot(
         generation=int(generation),
         servers={row[0]: _record(row) for row in connection.execute(SERVERS)},
-        tools=tuple(sorted(map(_tool, connection.execute(TOOLS)), key=attrgetter("name"))),
-        schemas={digest: bytes(body) for digest, body in connection.execute(SCHEMAS)},
+        tools=tuple(sorted((_tool(row, texts) for row in connection.execute(TOOLS)), key=attrgetter("name"))),
+        schemas={
+            texts.setdefault(digest, digest): bytes(body) for digest, body in connection.execute(SCHEMAS)
+        },
         offers=tuple(sorted(map(_offer, connection.execute(OFFERS)), key=attrgetter("name"))),
         standings=dict(map(_standing, connection.execute(STANDINGS))),
         placed_by=placed_by,
@@ -175,9 +178,12 @@ def _record(row: Sequence[Any]) -> ServerRecord:
     )
 
 
-def _tool(row: Sequence[Any]) -> Tool:
-    """A tool as it was stored."""
-    server, raw_name, name, title, description, input_hash, output_hash, annotations, extra, cost = row[:10]
+def _tool(row: Sequence[Any], texts: dict[str, str]) -> Tool:
+    """A tool as it was stored. Equal texts become one object, and `texts` has all of them."""
+    server, raw_name, name, title, description, input_hash, output_hash = (
+        texts.setdefault(text, text) for text in row[:7]
+    )
+    annotations, extra, cost = row[7:10]
     return Tool(
         key=ToolKey(server=server, name=raw_name),
         name=name,

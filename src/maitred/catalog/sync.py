@@ -27,7 +27,8 @@ class DiscoveredServer:
     """The result of one discovery of a server; `withheld` says which tools may not be used, and why.
 
     `judged_by` is that of `maitred.catalog.stages.WithheldParts`. `is_part` says that an instance for some
-    clients was listed. Its tools are added to the known ones, and nothing else of it counts.
+    clients was listed. Its tools are added to the known ones, and nothing else of it counts. `gone` is as
+    in `maitred.backends.base.Listing`.
     """
 
     spec: ServerSpec
@@ -38,6 +39,7 @@ class DiscoveredServer:
     withheld: Mapping[ToolKey, str] = field(default_factory=dict)
     judged_by: str = ""
     is_part: bool = False
+    gone: frozenset[str] | None = None
 
 
 async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) -> Change:
@@ -54,7 +56,8 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         )
         for draft, cost in zip(fresh, costs, strict=True)
     }
-    kept = known if found.is_part else {}
+    stays = found.is_part or found.gone is not None
+    kept = {key: tool for key, tool in known.items() if stays and key.name not in (found.gone or ())}
     merged = {**kept, **{draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}}
     named = _names_of_all(snapshot, found.spec.name, known, merged)
     changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]

@@ -83,6 +83,7 @@ class Account:
     def __init__(self, chain_id: str, limits: ChainLimits, clock: Callable[[], float]) -> None:
         self.id = chain_id
         self.limits = limits
+        self.pauses = limits.pauses
         self.clock = clock
         self.begun = clock()
         self.turn = anyio.Semaphore(limits.in_flight)

@@ -150,12 +150,16 @@ def check_answer(
     estimate: Estimate,
     max_output_size: int = MAX_OUTPUT_SIZE,
     asked: bool = True,
+    notes: Sequence[str] = (),
 ) -> ChainAnswer:
-    """Report the faults that a check has found; `asked` says whether the caller wanted only a check."""
+    """Report the faults that a check has found, or notes on a chain without any.
+
+    `asked` says whether the caller wanted only a check.
+    """
     found = [_readable(fault) for fault in faults]
     told = [_fault_text(fault, code) for fault in found[:_FAULTS]]
     many = f"{count_of(len(found), 'fault')} found" if found else "no fault found"
-    details, cut_off = clip("\n\n".join(told), max_output_size, len)
+    details, cut_off = clip("\n\n".join([*told, *notes]), max_output_size, len)
     made = ChainAnswer(
         ok=not found,
         result=None,

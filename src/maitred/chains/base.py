@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from maitred.chains.pauses import Pauses
+
 CallTool = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Calls a tool by its name with plain JSON arguments and returns plain JSON, both bounded.
 
@@ -19,7 +21,10 @@ FaultKind = Literal["syntax", "type", "runtime", "timeout", "memory", "calls", "
 
 @dataclass(frozen=True, kw_only=True)
 class ChainLimits:
-    """What one chain may use; `call_*` bound values that cross the border, in either direction."""
+    """What one chain may use; `call_*` bound values that cross the border, in either direction.
+
+    In the `pauses` of a chain, no time of `wall_s` passes.
+    """
 
     source_bytes: int = 64_000
     cpu_s: float = 10.0
@@ -32,6 +37,7 @@ class ChainLimits:
     depth: int = 64
     nodes: int = 200_000
     log_bytes: int = 4_000
+    pauses: Pauses = field(default_factory=Pauses, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

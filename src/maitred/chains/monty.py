@@ -159,7 +159,11 @@ class MontySandbox:
         drive = Drive(program, call_tool, limits, log.write)
         outcome = None
         begun = False
-        with anyio.move_on_after(limits.wall_s) as scope, self._counted(scope):
+        with (
+            anyio.move_on_after(limits.wall_s) as scope,
+            limits.pauses.moving(scope),
+            self._counted(scope),
+        ):
             try:
                 async with self._worker(
                     limits=_engine_limits(limits), modules=modules_of(program)

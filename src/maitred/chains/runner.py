@@ -32,9 +32,16 @@ from maitred.chains.base import (
     OverError,
 )
 from maitred.chains.forms import DirectCalls
+from maitred.chains.pauses import Pauses
 from maitred.chains.plain import FailedError, is_cached, plain, reason
 from maitred.chains.values import TooBigError, crossing
-from maitred.errors import ArgumentsError, MaitredError, NotFoundError, ToolWithheldError
+from maitred.errors import (
+    ArgumentsError,
+    CallNotApprovedError,
+    MaitredError,
+    NotFoundError,
+    ToolWithheldError,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +62,7 @@ class ChainTarget:
 Find = Callable[[str], Awaitable[ChainTarget]]
 """Finds a tool by its name in a program, or raises a `MaitredError`."""
 
-_NOT_MADE = (ArgumentsError, NotFoundError, ToolWithheldError)
+_NOT_MADE = (ArgumentsError, CallNotApprovedError, NotFoundError, ToolWithheldError)
 _NAME_CHARS = 200
 _COUNTED_CHARS = 20_000  # tokens of a longer text are extrapolated from its beginning
 _NAMED = 3
@@ -108,7 +115,8 @@ class ChainRunner:
         returns, or is cancelled, no call of the chain is in flight. `within` is the chain that contains
         this one; its limits hold for both together.
         """
-        limits = replace(self._limits, wall_s=timeout_s)
+        pauses = within.pauses if within else Pauses()
+        limits = replace(self._limits, wall_s=timeout_s, pauses=pauses)
         account = within or Account(self._new_id(), limits, self._clock)
         session = _ChainSession(self, account, progress, outermost=within is None)
         if isinstance(program, DirectCalls):
@@ -143,7 +151,7 @@ class _ChainSession:
         outcome = None
         try:
             async with self._background:
-                with anyio.move_on_after(most_s) as scope:
+                with anyio.move_on_after(most_s) as scope, self._account.pauses.moving(scope):
                     if self._outermost:
                         self._account.scope = scope
                     outcome = await run()

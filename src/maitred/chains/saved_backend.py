@@ -6,20 +6,20 @@ A file is read when it is needed, and checked against its hash each time. A chan
 nor run.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import anyio
 from anyio import to_thread
 
-from maitred.backends.base import Backend, Caller, Connection, ConnectOptions, Listing, ServerOffers
+from maitred.backends.base import Backend, Caller, Connection, ConnectOptions, Listing
+from maitred.backends.built_in import BuiltInConnection
 from maitred.chains.saved_chain import SavedChain, parse_saved
 from maitred.config.sections import SavedFile, files_of
 from maitred.errors import ConfigError, ServerUnavailableError, ToolWithheldError
-from maitred.model.servers import ServerFacts, ServerSpec
+from maitred.model.servers import ServerSpec
 from maitred.model.tools import RawTool, ToolCall, ToolKey
 
 _MOST_BYTES = 1_000_000  # far over a chain's limit, so that the error of a longer one names its length
@@ -88,20 +88,11 @@ class SavedBackend(Backend):
         yield _Connection(self.spec)
 
 
-class _Connection:
-    """The session of this server: it lists chains, and never ends on its own."""
-
-    facts = ServerFacts(era="stateless", title="Saved chains", instructions=_ABOUT)
-    title_as_sent = "Saved chains"
-    instructions_as_sent = _ABOUT
-    completes = False
-    subscribes = False
-    alive = True
-    heard_at = float("inf")
-    waiting_since = None
+class _Connection(BuiltInConnection):
+    """The session of this server: it lists chains, which only the gateway calls."""
 
     def __init__(self, spec: ServerSpec) -> None:
-        self._spec = spec
+        super().__init__(spec, "Saved chains", _ABOUT)
 
     async def list_tools(self) -> Listing:
         return await to_thread.run_sync(self._listing)
@@ -117,42 +108,10 @@ class _Connection:
                 tools.append(_tool(self._spec.name, chain))
         return Listing(tools=tools, notes=tuple(notes))
 
-    async def ping(self, timeout_s: float) -> None:
-        """Always succeeds."""
-
-    def end(self, reason: str) -> None:
-        """Ignored: the session never ends."""
-
-    async def list_offers(self) -> ServerOffers:
-        return ServerOffers()
-
     async def call_tool(
         self, name: str, call: ToolCall, *, timeout_s: float, caller: Caller
     ) -> dict[str, Any]:
         raise ServerUnavailableError(self._spec.name, f"{name} can be called by a gateway only")
-
-    async def request(
-        self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
-    ) -> dict[str, Any]:
-        raise ServerUnavailableError(self._spec.name, f"it does not answer {method}")
-
-    def forget(self, key: str) -> None:
-        """Ignored: it remembers no client."""
-
-    async def roots_changed(self, key: str) -> None:
-        """Ignored: it never asks for roots itself."""
-
-    async def ask_about_task(
-        self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
-    ) -> dict[str, Any]:
-        raise ServerUnavailableError(self._spec.name, f"it does not answer {method}")
-
-    def subscribe(self, uri: str) -> Any:
-        raise ServerUnavailableError(self._spec.name, f"it has no resource {uri}")
-
-    async def closed(self) -> str:
-        await anyio.sleep_forever()
-        return ""
 
 
 def _tool(server: str, chain: SavedChain) -> RawTool:

@@ -6,34 +6,45 @@ in the file, so that `1.10` reaches a server unchanged; pydantic makes the numbe
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, get_args
 
 from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
 
 from maitred.config.document import ConfigDocument, Keys, read_document, read_text
+from maitred.config.hold_rules import hold_faults
 from maitred.config.paths import state_folder
+from maitred.config.result_rules import result_faults
 from maitred.config.sections import (
     AuthEntry,
     auth_faults,
     auth_of_client,
+    browser_faults,
     catalog_faults,
     http_faults,
     mediation_faults,
+    page_faults,
     saved_spec,
+    webhook_faults,
 )
 from maitred.config.settings import (
     SAVED,
     Catalog,
     CategoryEntry,
     ExemptionEntry,
+    HeldCallSettings,
+    HoldRule,
     Http,
     Jwt,
     Limits,
     MediationSettings,
+    ResultDrop,
+    ResultRule,
+    Results,
     SavedEntry,
     Seconds,
     Settings,
@@ -41,7 +52,9 @@ from maitred.config.settings import (
 )
 from maitred.config.taxonomy import check_categories, check_tags, merge_categories
 from maitred.errors import ConfigError
+from maitred.model.browsers import BrowserOptions
 from maitred.model.categories import Category, ToolChoice
+from maitred.model.pages import PageOptions
 from maitred.model.servers import EraChoice, ServerSpec, ShareChoice, StartChoice, Timeouts
 from maitred.model.tools import ToolKey, content_hash
 from maitred.model.transports import (
@@ -59,7 +72,7 @@ _STRICT: Mapping[str, Any] = {"extra": "forbid"}
 
 @dataclass(frozen=True, kw_only=True)
 class ServerEntry:
-    """One server in `maitred.yaml`; either `command` or `url` is required."""
+    """One server in `maitred.yaml`; either `command` or `url` is required, but for `browser` and `pages`."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]]
 
@@ -70,12 +83,14 @@ class ServerEntry:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     auth: Any = None
+    browser: Any = None
+    pages: Any = None
     transport: str = ""
     type: str = ""
     era: EraChoice = "auto"
     enabled: bool = True
     disabled: bool = False
-    start: StartChoice = "on_demand"
+    start: StartChoice | None = None
     share: ShareChoice = "auto"
     share_max: Annotated[int, Ge(1)] = 10
     start_timeout_s: Seconds | None = None
@@ -91,14 +106,35 @@ class ServerEntry:
 _SECTIONS: Mapping[str, Any] = {
     f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)
 }
-_KINDS = (ServerEntry, CategoryEntry, ToolEntry, SavedEntry, ExemptionEntry, Jwt, *_SECTIONS.values())
+_PARTS = (
+    BrowserOptions,
+    PageOptions,
+    CategoryEntry,
+    ToolEntry,
+    SavedEntry,
+    ExemptionEntry,
+    HoldRule,
+    Jwt,
+    ResultDrop,
+    ResultRule,
+)
+_KINDS = (ServerEntry, *_PARTS, *_SECTIONS.values())
+_INSIDE: Final = ("browser", "pages")
 for _kind in _KINDS:
     _kind.__pydantic_config__ = _STRICT
-_ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (AuthEntry, *_KINDS)}
+_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
+"""What checks the values of a kind, made when a file first needs it: that takes milliseconds."""
 _WHERE: Final = frozenset({"command", "url"})
 _COMMAND_OR_URL: Final = (
     "needs either `command` (a program to start) or `url` (a server to reach), and not both"
 )
+_SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tuple[Any, str]]]]]] = {
+    Catalog: (catalog_faults,),
+    MediationSettings: (mediation_faults,),
+    Http: (http_faults,),
+    HeldCallSettings: (hold_faults, webhook_faults),
+}
+"""What finds the faults of a section as a whole: pairs of a key, or of keys, below it and a text."""
 _MAPPINGS = ("servers", "categories", "tools", "chains")
 _PLAIN: Mapping[str, str] = {
     "string": "must be text",
@@ -238,15 +274,42 @@ class _SettingsReader:
             item = _from_client(raw) if is_foreign else raw
             entry = self.value(ServerEntry, [key, name], {} if item is None else item)
             readable = entry or _readable_keys(item)
-            if entry is not None and not (entry.command or entry.url):
+            needs_place = entry is not None and _kind_of(entry) is not None and not _is_inside(entry)
+            if entry is not None and needs_place and not (entry.command or entry.url):
                 self._add([key, name], _COMMAND_OR_URL)
             for at, fault in _entry_faults(name, readable):
                 self._add([key, name, *at], fault)
             for at, fault in () if is_foreign else _key_faults(readable):
                 self._add([key, name, *at], fault)
             auth = self._auth([key, name, "auth"], readable)
+            browser = self._browser([key, name, "browser"], readable)
+            pages = self._pages([key, name], readable)
             if entry is not None:
-                yield name, replace(entry, auth=auth)
+                yield name, replace(entry, auth=auth, browser=browser, pages=pages)
+
+    def _browser(self, keys: Keys, entry: ServerEntry) -> BrowserOptions | None:
+        """Return what is decided about a server that drives a browser; `None` for any other server."""
+        if not _is_inside(entry, "browser"):
+            return None
+        options: BrowserOptions | None = self.value(BrowserOptions, keys, entry.browser)
+        for key, fault in () if options is None else browser_faults(options):
+            self._add([*keys, key], fault)
+        return options
+
+    def _pages(self, keys: Keys, entry: ServerEntry) -> PageOptions | None:
+        """Return which web pages may offer tools to a server; `None` for any other server."""
+        if not _is_inside(entry, "pages"):
+            return None
+        if entry.share not in ("auto", "all"):
+            self._add([*keys, "share"], "does not fit the transport pages: all clients see the same pages")
+        raw = entry.pages
+        if isinstance(raw, dict) and isinstance(raw.get("dial_in"), bool):  # of JSON, which would be 0 or 1
+            raw = {**raw, "dial_in": None}
+            self._add([*keys, "pages", "dial_in"], "must be a whole number")
+        options: PageOptions | None = self.value(PageOptions, [*keys, "pages"], raw)
+        for key, fault in () if options is None else page_faults(options):
+            self._add([*keys, "pages", key], fault)
+        return options
 
     def _auth(self, keys: Keys, entry: ServerEntry) -> AuthEntry | None:
         """Return the checked login of a server; `auth: oauth` is the short form without choices."""
@@ -267,7 +330,7 @@ class _SettingsReader:
         """Return the checked value; a section or a key without value counts as missing."""
         values = {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw
         try:
-            return _ADAPTERS[kind].validate_python({} if values is None else values)
+            return _adapter(kind).validate_python({} if values is None else values)
         except ValidationError as error:
             for keys_below, fault in _explain(error, kind):
                 self._add([*keys, *keys_below], fault)
@@ -279,16 +342,18 @@ class _SettingsReader:
         if name == "visibility" and isinstance(raw, str):
             raw = {"mode": raw}
         section = self.value(_SECTIONS[name], [name], raw)
-        if isinstance(section, Catalog):
-            for key, fault in catalog_faults(section):
-                self._add([name, key], fault)
-        if isinstance(section, MediationSettings):
-            for key, fault in mediation_faults(section):
-                self._add([name, key], fault)
-        if isinstance(section, Http):
-            for keys, fault in http_faults(section):
+        if isinstance(section, Results):
+            for keys, fault in result_faults(section, self._server_names()):
                 self._add([name, *keys], fault)
+        for find_faults in _SECTION_FAULTS.get(type(section), ()):
+            for key, fault in find_faults(section):
+                self._add([name, *([key] if isinstance(key, str) else key)], fault)
         return section
+
+    def _server_names(self) -> Iterable[str]:
+        """Return the names of the servers, as far as they can be read."""
+        raw = self._document.tree.get(self._document.servers_key)
+        return raw if isinstance(raw, dict) else ()
 
     def strangers(self) -> None:
         tree, key = self._document.tree, self._document.servers_key
@@ -322,11 +387,28 @@ def _from_client(raw: Any) -> Any:
 def _explain(error: ValidationError, kind: type[Any]) -> Iterator[tuple[Keys, str]]:
     for fault in error.errors(include_url=False, include_input=False):
         if fault["type"] == "unexpected_keyword_argument":
-            message = _unknown_key(str(fault["loc"][-1]), kind.__dataclass_fields__)
+            message = _unknown_key(
+                str(fault["loc"][-1]), _kind_within(kind, fault["loc"]).__dataclass_fields__
+            )
         else:
             plain = _PLAIN.get(fault["type"].removesuffix("_type").removesuffix("_parsing"))
             message = plain.format_map(fault.get("ctx", {})) if plain else fault["msg"]
         yield fault["loc"], message
+
+
+def _kind_within(kind: type[Any], keys: Keys) -> type[Any]:
+    """Return the class of the mapping that has the last of these keys."""
+    for key in keys[:-1]:
+        field_of = kind.__dataclass_fields__.get(key)
+        kind = (_dataclass_in(field_of.type) if field_of else None) or kind
+    return kind
+
+
+def _dataclass_in(hint: Any) -> type[Any] | None:
+    """Return the dataclass in a type such as `tuple[ResultRule, ...]`, if there is one."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        return hint
+    return next((found for part in get_args(hint) if (found := _dataclass_in(part))), None)
 
 
 def _unknown_key(key: str, known_keys: Iterable[str]) -> str:
@@ -349,14 +431,14 @@ def _readable_keys(raw: Any) -> ServerEntry:
     """
     given = {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else {}
     try:
-        _ADAPTERS[ServerEntry].validate_python(given)
+        _adapter(ServerEntry).validate_python(given)
     except ValidationError as error:
         faulty = {fault["loc"][0] for fault in error.errors(include_url=False)}
         faulty |= _WHERE if faulty & _WHERE else set()
         given = {key: value for key, value in given.items() if key not in faulty}
     if not _WHERE & given.keys():
         given.pop("auth", None)
-    entry: ServerEntry = _ADAPTERS[ServerEntry].validate_python(given)
+    entry: ServerEntry = _adapter(ServerEntry).validate_python(given)
     return entry
 
 
@@ -375,11 +457,14 @@ def _entry_faults(name: str, entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
 def _key_faults(entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
     """The keys that are for servers of other transports; `auth` has its own faults."""
     kind = _kind_of(entry)
-    if kind is None or bool(entry.command) == bool(entry.url) or not getattr(entry, kind.key):
+    is_clear = _is_inside(entry) or bool(entry.command) != bool(entry.url)
+    if kind is None or not is_clear or not (_is_inside(entry) or getattr(entry, kind.key)):
         return  # the fault of its transport, or of where it is, says which keys are wrong
     for key, fitting in keys_that_do_not_fit(entry, kind.name, server_kinds()):
         if key != "auth":
             yield [key], f"does not fit the transport {kind.name}; it is for {one_of(fitting)}: leave it out"
+    if kind.keeps and entry.start == "on_demand":
+        yield ["start"], f"is always `always` for the transport {kind.name}: leave it out"
 
 
 def _transport_faults(entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
@@ -390,11 +475,16 @@ def _transport_faults(entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
     kind = _kind_of(entry)
     if kind is None:
         yield at, f"{name!r} is not a transport; use {one_of([kind.name for kind in kinds])}"
-    elif name and bool(entry.command) != bool(entry.url) and not getattr(entry, kind.key):
+    elif (
+        name
+        and not _is_inside(entry)
+        and bool(entry.command) != bool(entry.url)
+        and not getattr(entry, kind.key)
+    ):
         command, url = one_of(by_key["command"]), one_of(by_key["url"])
         yield at, f"{name} does not fit; a server with `command` is {command}, one with `url` is {url}"
     fitting = [kind] if kind and name and kind.key == "url" else [one for one in kinds if one.key == "url"]
-    if entry.url and not any(one.takes(entry.url) for one in fitting):
+    if entry.url and kind and not any(one.takes(entry.url) for one in fitting):
         schemes = dict.fromkeys(f"{scheme}://" for one in fitting for scheme in one.url_schemes)
         yield ["url"], f"must start with {one_of(list(schemes))}"
 
@@ -409,7 +499,16 @@ def _kind_of(entry: ServerEntry) -> TransportKind | None:
     name, kinds = entry.transport or entry.type, server_kinds()
     if name:
         return named_kind(kinds, name)
+    for key in _INSIDE:
+        if getattr(entry, key) is not None and not (entry.command or entry.url):
+            return default_kind(kinds, key)
     return default_kind(kinds, "url" if entry.url else "command", entry.url)
+
+
+def _is_inside(entry: ServerEntry, *keys: str) -> bool:
+    """Whether a server is one of the gateway's own, so that it needs no key that says where it is."""
+    kind = _kind_of(entry)
+    return kind is not None and kind.key in (keys or _INSIDE)
 
 
 def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
@@ -438,9 +537,11 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         url=entry.url,
         headers=dict(entry.headers),
         auth=entry.auth.to_model() if entry.auth else None,
+        browser=entry.browser,
+        pages=entry.pages,
         era=entry.era,
         enabled=entry.enabled and not entry.disabled,
-        start=entry.start,
+        start=entry.start or ("always" if kind.keeps else "on_demand"),
         share=entry.share,
         share_max=entry.share_max,
         cache_s=entry.cache_s,

@@ -1,4 +1,4 @@
-"""Faults and values of single sections: `catalog`, `auth` of a server, `http`, `mediation`, saved `chains`.
+"""Faults and values of single sections: `catalog`, `auth` or `browser` of a server, `http`, saved `chains`.
 
 `auth` is `oauth`, or a mapping with the identity of maitred at the login. `http` may listen on loopback, or
 anywhere with a token. `chains` has only names, files and hashes: the chain server reads the files. To the
@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from maitred.config.settings import SAVED, Catalog, Http, MediationSettings, SavedEntry
+from maitred.config.settings import SAVED, Catalog, HeldCallSettings, Http, MediationSettings, SavedEntry
 from maitred.errors import ConfigError
+from maitred.model.browsers import PROFILE_NAME, BrowserOptions
+from maitred.model.pages import PageOptions, origin_pattern
 from maitred.model.servers import OAuth, ServerSpec, Timeouts
 from maitred.model.transports import TransportKind
 
@@ -136,6 +138,43 @@ def _comes_back(uri: str) -> bool:
     return plain and has_port and is_loopback(parts.hostname or "")
 
 
+def browser_faults(options: BrowserOptions) -> Iterator[tuple[str, str]]:
+    """Yield the faults of a server's `browser` section: pairs of a key and a text."""
+    if options.profile and not PROFILE_NAME.fullmatch(options.profile):
+        yield "profile", "must be a name of letters, digits, - and _, such as `work`; maitred has the folder"
+    for key in ("consent_s", "idle_stop_s"):
+        if getattr(options, key) <= 0:
+            yield key, "must be more than 0"
+    if options.max_connections < 1:
+        yield "max_connections", "must be at least 1"
+    for key in ("args", "flags"):
+        for one in getattr(options, key):
+            if not one.startswith("--"):
+                yield key, f"{one!r} is no flag of a browser; these begin with --"
+            elif one.partition("=")[0] in _OUR_FLAGS:
+                yield key, f"{one.partition('=')[0]} is set by maitred itself; leave it out"
+
+
+def page_faults(options: PageOptions) -> Iterator[tuple[str, str]]:
+    """Yield the faults of a server's `pages` section: pairs of a key and a text."""
+    if not (options.allow or options.ask):
+        yield "allow", "is missing; list the origins whose pages may offer tools, as in [https://app.example]"
+    if options.call_s <= 0:
+        yield "call_s", "must be more than 0"
+    if options.dial_in not in (None, 0, *_PORTS):
+        yield "dial_in", f"must be 0 for a free port, or a port from {_PORTS[0]} to {_PORTS[-1]}"
+    for key in ("allow", "ask", "deny"):
+        for one in getattr(options, key):
+            try:
+                origin_pattern(one)
+            except ValueError as error:
+                yield key, str(error)
+
+
+_PORTS: Final = range(1024, 65_536)
+_OUR_FLAGS: Final = frozenset(
+    ["--remote-debugging-port", "--remote-debugging-address", "--remote-debugging-pipe", "--user-data-dir"]
+)
 _DATABASE_SCHEMES: Final = ("postgresql://", "postgres://")
 _NO_DATABASE: Final = "must start with postgresql:// (an SQLite file belongs in `path`)"
 _ODD: Final = re.compile(r"[\s#]|%(?![0-9A-Fa-f]{2})")
@@ -171,6 +210,16 @@ def database_url_fault(url: str) -> str:
     if not all(port == "" or (port.isascii() and port.isdecimal()) for port in ports):
         return "has a port that is not a number, as in postgresql://user@host:5432/database"
     return ""
+
+
+def webhook_faults(section: HeldCallSettings) -> Iterator[tuple[str, str]]:
+    """Yield the faults of the address for messages about held calls: pairs of a key and a text."""
+    if section.webhook and not _is_safe(section.webhook):
+        yield "webhook", "must start with https:// (http:// only on this machine)"
+    elif section.webhook and "@" in urlsplit(section.webhook).netloc:
+        yield "webhook", "must hold no name or password, as logs and messages show it; use `webhook_key`"
+    if section.webhook_key and not section.webhook:
+        yield "webhook_key", "has no effect without `webhook`"
 
 
 _CHECKSUM: Final = re.compile(r"[0-9a-fA-F]{64}")

@@ -80,14 +80,48 @@ class Search:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResultDrop:
+    """The parts of an answer that a rule leaves out.
+
+    `sections` are patterns of headings, `fields` are paths of JSON values. `text` are regular expressions:
+    the gateway removes what they match, and a line of which nothing is left.
+    """
+
+    sections: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRule:
+    """How the gateway makes answers of some tools shorter for agents; `None` leaves it to the next rule.
+
+    `tools` are patterns of `server/tool`. `budget` is in tokens. With `changes_only` an agent gets what
+    changed since its last such answer. `fold` are regular expressions: of what is indented below a line that
+    one matches, the agent gets the names alone. `ids` matches what a server numbers again with each answer.
+    """
+
+    tools: Annotated[tuple[Annotated[str, MinLen(1)], ...], MinLen(1)]
+    budget: Annotated[int, Ge(100)] | None = None
+    drop: ResultDrop | None = None
+    changes_only: bool | None = None
+    fold: tuple[str, ...] | None = None
+    ids: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """Limits of the answers of `call_tool`, in tokens; a longer answer is cut, and stored whole for a while.
 
-    `screening` decides about answers that speak to the model as if they were its user. With `mask_secrets`,
-    the gateway replaces text that looks like a credential.
+    `rules` are for single tools; the first rule that says something counts. After them come the rules of a
+    preset: for servers that maitred recognises (`auto`), for none, or those of the named preset for every
+    server. `screening` decides about answers that speak to the model as if they were its user. With
+    `mask_secrets`, the gateway replaces text that looks like a credential.
     """
 
     max_tokens: Annotated[int, Ge(1_000)] = 20_000
+    rules: tuple[ResultRule, ...] = ()
+    preset: str = "auto"
     keep_s: Seconds = 900.0
     keep_bytes: Annotated[int, Ge(0)] = 64 * 1024 * 1024
     screening: Literal["off", "warn", "redact", "block"] = "off"
@@ -249,6 +283,35 @@ class Audit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HoldRule:
+    """A rule about calls that wait for a person: those for which the CEL expression `when` is true, or fails.
+
+    `by` is who decides: the person at the client that calls, or an operator, who may always decide. `session`
+    is what a person may allow beside one call: nothing, the same call again in this session, or also any call
+    of the tool in it. `because` is for the person.
+    """
+
+    when: Annotated[str, MinLen(1)]
+    by: Literal["caller", "operator"] = "caller"
+    session: Literal["never", "same", "any"] = "same"
+    because: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldCallSettings:
+    """Which calls wait for a person, and for how long; then they are refused.
+
+    `webhook` is an address that gets a message about each call that waits in the inbox. The message is signed
+    with `webhook_key`, which may be a reference.
+    """
+
+    rules: tuple[HoldRule, ...] = ()
+    wait_s: Annotated[float, Gt(0), Le(86_400)] = 300.0
+    webhook: str = ""
+    webhook_key: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class UseCases:
     """The language model that writes use cases of tools on request; see `maitred categories`."""
 
@@ -347,6 +410,7 @@ class Settings:
     results: Results = field(default_factory=Results)
     chain: Chain = field(default_factory=Chain)
     cache: CacheSettings = field(default_factory=CacheSettings)
+    held_calls: HeldCallSettings = field(default_factory=HeldCallSettings)
     use_cases: UseCases = field(default_factory=UseCases)
     mediation: MediationSettings = field(default_factory=MediationSettings)
     visibility: VisibilitySettings = field(default_factory=VisibilitySettings)

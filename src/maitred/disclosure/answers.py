@@ -15,7 +15,7 @@ SEARCH_TOKENS = 1_500
 NOT_NOW = "not available now"
 _FEW = 5
 _NEAREST = 3
-_REASON = 80
+_REASON = 160
 
 
 NO_SERVERS: Final = (
@@ -117,7 +117,13 @@ def _few(what: str, entries: Sequence[str]) -> list[str]:
 
 
 def _shorten(reason: str) -> str:
-    return reason if len(reason) <= _REASON else reason[: _REASON - 1] + "…"
+    """A reason of bounded length that ends with a whole clause, or if its first is too long, a whole word."""
+    if len(reason) <= _REASON:
+        return reason
+    head = reason[: _REASON - 1]
+    end = max(head.rfind(mark) for mark in (", ", "; ", ": "))
+    end = end if end > 0 else head.rfind(" ")
+    return f"{head[:end] if end > 0 else head} …"
 
 
 @dataclass(frozen=True, kw_only=True)

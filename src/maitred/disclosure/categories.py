@@ -8,8 +8,9 @@ not imported here: stemming and vectors come through the constructor.
 """
 
 import re
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -107,6 +108,12 @@ class _Matcher:
                     break
 
 
+@lru_cache(maxsize=8)
+def _matcher(words: tuple[tuple[str, int], ...], stems: Stems) -> _Matcher:
+    """Return the matcher of some words, which nothing changes; their stems are computed once in a process."""
+    return _Matcher(words, stems)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Terms:
     """The stemmed words of a tool, by their place."""
@@ -137,6 +144,8 @@ class Classifier:
     ) -> None:
         """Prepare the words; the vectors of the categories are computed with the first tools.
 
+        Both are computed once in a process for the same categories and functions.
+
         Args:
             categories: The headings, as `taxonomy.merge_categories` gives them.
             stems: The stemmed words of a text, in order; identifiers split.
@@ -155,18 +164,16 @@ class Classifier:
         self._choices = dict(choices or {})
         self._embed_tools, self._embed_texts = embed_tools, embed_texts
         self._tree = _Tree(categories)
-        self._words = _Matcher(
-            [(word, at) for at, c in enumerate(categories) for word in (c.title, *c.words)], stems
-        )
+        self._words = _matcher(_with_numbers((c.title, *c.words) for c in categories), stems)
         self._tags = _Tagger(stems)
         self._meaning: _Meaning | None = None
         self.fingerprint = self._hash(categories)
 
     def _hash(self, categories: Sequence[Category]) -> str:
         """Hash everything that placements depend on except the tools; 32 hex digits."""
-        choices = [[k.server, k.name, asdict(self._choices[k])] for k in sorted(self._choices)]
+        choices = [[k.server, k.name, _fields(self._choices[k])] for k in sorted(self._choices)]
         has_meaning = self._embed_tools is not None and self._embed_texts is not None
-        inputs = [_VERSION, [asdict(c) for c in categories], choices, has_meaning, _tag_words()]
+        inputs = [_VERSION, [_fields(c) for c in categories], choices, has_meaning, _tag_words()]
         return content_hash(canonical(inputs))
 
     def place(self, tools: Sequence[Tool], schema: Schema, about: str = "") -> list[Tool]:
@@ -246,7 +253,7 @@ class Classifier:
             return None
         try:
             if self._meaning is None:
-                self._meaning = _Meaning(self._tree.texts, self._embed_texts)
+                self._meaning = _meaning(tuple(map(tuple, self._tree.texts)), self._embed_texts)
             near = self._meaning.near([self._embed_tools(tools, schema), self._embed_texts([about])])
         except Exception as error:  # noqa: BLE001  # a plug-in may raise anything; words and majority are left
             log.warning("tools are placed without meaning", server=tools[0].server, reason=repr(error)[:200])
@@ -360,7 +367,8 @@ class _Meaning:
         """Return the mean cosine to the nearest words of each category."""
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
-        cosines = vectors @ self._vectors.T
+        # Not `@`: for so little work, the threads of a linear algebra library wait longer than they compute.
+        cosines = np.einsum("nd,cd->nc", vectors, self._vectors)
         columns = []
         for own in self._slices:
             part = cosines[:, own]
@@ -369,6 +377,12 @@ class _Meaning:
             columns.append(best.mean(axis=1) if most else np.zeros(len(part)))
         raw: Table = np.stack(columns, axis=1).astype(np.float64)
         return raw
+
+
+@lru_cache(maxsize=2)
+def _meaning(texts: tuple[tuple[str, ...], ...], embed: Callable[[Sequence[str]], Vectors]) -> _Meaning:
+    """Return the vectors of some categories, which nothing changes; they are computed once in a process."""
+    return _Meaning(texts, embed)
 
 
 class _Tagger:
@@ -381,8 +395,8 @@ class _Tagger:
         }
         self._functions = [f"function:{tag}" for tag in functions]
         self._others = list(others)
-        self._function = _Matcher(_with_numbers(functions.values()), stems)
-        self._other = _Matcher(_with_numbers(others.values()), stems)
+        self._function = _matcher(_with_numbers(functions.values()), stems)
+        self._other = _matcher(_with_numbers(others.values()), stems)
 
     def tags(self, terms: _Terms, server: Sequence[str]) -> list[str]:
         """Return the tags of a tool, those of its name first; at most eight."""
@@ -395,8 +409,13 @@ class _Tagger:
         return dict.fromkeys(n for text in texts for _, numbers in matcher.find(text) for n in numbers)
 
 
-def _with_numbers(words: Collection[Sequence[str]]) -> list[tuple[str, int]]:
-    return [(word, at) for at, group in enumerate(words) for word in group]
+def _with_numbers(words: Iterable[Sequence[str]]) -> tuple[tuple[str, int], ...]:
+    return tuple((word, at) for at, group in enumerate(words) for word in group)
+
+
+def _fields(value: Category | ToolChoice) -> dict[str, Any]:
+    """Return the fields of a flat value; `dataclasses.asdict` copies every word."""
+    return {one.name: getattr(value, one.name) for one in fields(value)}
 
 
 def _tag_words() -> dict[str, dict[str, Sequence[str]]]:

@@ -60,6 +60,20 @@ def read_queries(path: Path, known: Collection[str]) -> list[LabelledQuery]:
     Raises:
         ConfigError: As for tools, or a relevant id is not known.
     """
+    return _read(path, _query_about(known))
+
+
+def parse_queries(text: str, known: Collection[str], *, source: str) -> list[LabelledQuery]:
+    """Read the queries of a text, where a query without an id has its own words as id.
+
+    Raises:
+        ConfigError: As for `read_queries`; `source` names the text.
+    """
+    make = _query_about(known)
+    return _collect(source, text, lambda value, faults: make({"id": value.get("query"), **value}, faults))
+
+
+def _query_about(known: Collection[str]) -> Callable[["Object", list[str]], LabelledQuery]:
     ids = frozenset(known)
 
     def query(value: Object, faults: list[str]) -> LabelledQuery:
@@ -67,7 +81,7 @@ def read_queries(path: Path, known: Collection[str]) -> list[LabelledQuery]:
         faults += [f"relevant: there is no tool {one!r}" for one in result.relevant if one not in ids]
         return result
 
-    return _read(path, query)
+    return query
 
 
 def take(queries: Sequence[LabelledQuery], split: Split, name: str) -> list[LabelledQuery]:
@@ -90,10 +104,14 @@ def set_name(queries: Path) -> str:
 
 
 def _read(path: Path, make: Callable[[Object, list[str]], T]) -> list[T]:
+    return _collect(str(path), _text_of(path), make)
+
+
+def _collect(source: str, text: str, make: Callable[[Object, list[str]], T]) -> list[T]:
     entries: dict[str, T] = {}
     lines: dict[str, int] = {}
     faults: list[str] = []
-    for number, value in _objects(path, faults):
+    for number, value in _objects(text, faults):
         wrong: list[str] = []
         one = make(value, wrong)
         if one.id in lines:
@@ -105,18 +123,21 @@ def _read(path: Path, make: Callable[[Object, list[str]], T]) -> list[T]:
         faults.append("is empty")
     if faults:
         more: list[str] = [f"and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
-        raise ConfigError(str(path), [*faults[:_MAX_FAULTS], *more])
+        raise ConfigError(source, [*faults[:_MAX_FAULTS], *more])
     return list(entries.values())
 
 
-def _objects(path: Path, faults: list[str]) -> Iterator[tuple[int, Object]]:
-    """Yield each object with its line; a line without an object is a fault."""
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), ["is not UTF-8 text"]) from error
+
+
+def _objects(text: str, faults: list[str]) -> Iterator[tuple[int, Object]]:
+    """Yield each object with its line; a line without an object is a fault."""
     for number, line in enumerate(text.split("\n"), 1):  # JSON may contain other characters that end lines
         if not line.strip():
             continue
@@ -124,6 +145,9 @@ def _objects(path: Path, faults: list[str]) -> Iterator[tuple[int, Object]]:
             value = json.loads(line)
         except ValueError as error:
             faults.append(f"line {number}: is not JSON: {error}")
+            continue
+        except RecursionError:
+            faults.append(f"line {number}: is nested too deeply")
             continue
         if isinstance(value, dict):
             yield number, value

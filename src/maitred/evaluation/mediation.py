@@ -293,7 +293,8 @@ class _Search:
         self._index = HybridIndex()
         self._index.update(snapshot)
         pending = self._index.pending()
-        self._index.keep(pending, embedder.documents(list(pending.values())))
+        documents = self._index.documents(pending)
+        self._index.keep(pending, embedder.documents(list(documents.values())))
 
     def figures(self, queries: Asked) -> RankFigures:
         """Measure how well each query finds its tool."""

@@ -18,7 +18,7 @@ from maitred.disclosure.budget import estimate
 from maitred.evaluation.fixture_gateway import gateway_with_tools, keys, raw_tools
 from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
 from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
-from maitred.model.access import LOCAL_USER
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolKey
 
 if TYPE_CHECKING:  # it takes a second to import, too long for `--help`
@@ -149,16 +149,17 @@ async def ask(
     *,
     limit: int,
     step: Step = lambda: None,
+    viewer: Viewer = LOCAL_USER,
 ) -> list[QueryResult]:
     """Search for each query alone, one after the other, after every tool has a vector."""
     await gateway.warm(wholly=True)
     results = []
     for query in queries:
         start = time.perf_counter()
-        answer = await gateway.search([query.text], limit=limit, viewer=LOCAL_USER)
+        answer = await gateway.search([query.text], limit=limit, viewer=viewer)
         taken_ms = (time.perf_counter() - start) * 1e3
         usual = replace(answer, results=answer.results[:_USUAL_RESULTS])
-        ranking = _ranking(answer, gateway.catalog(LOCAL_USER), ids)
+        ranking = _ranking(answer, gateway.catalog(viewer), ids)
         results.append(
             QueryResult(
                 query=query, ranking=ranking, ms=taken_ms, text=usual.text, is_silent=is_silent(answer)

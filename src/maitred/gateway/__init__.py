@@ -17,8 +17,16 @@ from maitred.gateway.gateway import Gateway
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.search import MAX_LIMIT
+from maitred.gateway.search_reasons import (
+    ExplainedPhrase,
+    Explanation,
+    MovedTool,
+    TrialExplanation,
+    TrialText,
+)
 from maitred.gateway.stats import LEDGER_KEY
 from maitred.gateway.tasks import ViewerTasks
+from maitred.held_calls.binding import exact_text
 from maitred.model.access import LOCAL
 from maitred.model.details import Detail
 from maitred.model.resources import Offer
@@ -35,13 +43,19 @@ __all__ = [
     "AuditService",
     "Caller",
     "Detail",
+    "ExplainedPhrase",
+    "Explanation",
     "ForwardingCaller",
     "Gateway",
     "GatewayParts",
+    "MovedTool",
     "Offer",
     "ResourceService",
     "ServerStatus",
     "Snapshot",
+    "TrialExplanation",
+    "TrialText",
     "ViewerTasks",
+    "exact_text",
     "known_id",
 ]

@@ -2,12 +2,12 @@
 
 A decision is an event in the registry's log. Every process that serves the catalog computes from the log
 which servers exist, and which parts of them are withheld. So a process that was killed catches up at its next
-start. `Case` has all that an operator needs for a decision on a server.
+start.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
@@ -15,7 +15,6 @@ import anyio
 import structlog
 
 from maitred.admission.approval import Approval, ApprovalState, ForbiddenEvent, replay, step
-from maitred.admission.definition import DefinitionChange, PartKey
 from maitred.admission.effective import RegisteredServers
 from maitred.admission.findings import Decision, Finding, LayerReport, ReviewResult
 from maitred.admission.gatekeeper import (
@@ -29,87 +28,24 @@ from maitred.admission.gatekeeper import (
 )
 from maitred.admission.judgement import LookalikeFinder
 from maitred.admission.registry import Registry
+from maitred.admission.waiting import STALE, WaitingOrigin, choose_origin, waiting_origins
 from maitred.audit.service import AuditService
 from maitred.config.settings import Limits, Settings
 from maitred.errors import AdmissionError, MaitredError, ServerNotFoundError, StoreError
+from maitred.gateway.cases import Case, DefinitionPair, RegistrationResult, awaits_decision, digest_of
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Grant, Viewer, may
 from maitred.model.approvals import Binding, Event, EventKind, Registration
 from maitred.model.servers import ServerRecord, ServerSpec
-from maitred.model.tools import canonical, content_hash
+from maitred.model.tools import canonical
 from maitred.model.transports import is_judged
 from maitred.wording import near_names
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """All that is known about one server, for a decision on it.
-
-    Attributes:
-        server: Its name.
-        source: `configuration`, or where its manifest came from.
-        state: Its state of approval; `approved` says nothing of single parts.
-        awaits: Whether a person has to decide: on the server, or on changes and findings.
-        withheld: Why the whole server may not be used; empty if it may.
-        parts: The withheld parts of its definition, and why each is.
-        changes: The differences between the approved definition and the present one.
-        findings: The findings in its texts and names.
-        record: The findings of each layer in its manifest; empty for servers of the configuration.
-        manifest: The normal form of its manifest; empty for servers of the configuration.
-        binding: The hashes that a decision is bound to.
-        log: All that happened, in order.
-    """
-
-    server: str
-    source: str
-    state: ApprovalState
-    awaits: bool
-    withheld: str = ""
-    parts: Mapping[PartKey, str] = field(default_factory=dict)
-    changes: Sequence[DefinitionChange] = ()
-    findings: Sequence[Finding] = ()
-    record: Mapping[str, Any] = field(default_factory=dict)
-    manifest: Mapping[str, Any] = field(default_factory=dict)
-    binding: Binding = field(default_factory=Binding)
-    log: Sequence[Event] = ()
-
-    @property
-    def digest(self) -> str:
-        """The digest of what a decision is about, 12 hexadecimal digits. `decide` takes it as `seen`."""
-        return digest_of(self.binding)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistrationResult:
-    """The result of a registration. After a refusal nothing is written, and there is no case."""
-
-    happened: Literal["refused", "registered", "changed", "unchanged"]
-    decision: Decision
-    case: Case | None = None
-
-
-def awaits_decision(found: ServerApproval) -> bool:
-    """Whether a person has to decide; a suspended or refused server needs no decision."""
-    if found.state.state == "pending":
-        return True
-    undecided = found.state.state == "approved" and found.state.rejected != found.state.seen
-    vouched = found.live is not None and found.state.vouched == found.live.digest
-    raised = any(finding.severity != "warn" for finding in found.judgement.findings) and not vouched
-    return undecided and bool(found.judgement.changes or found.judgement.withheld or raised)
-
-
-def digest_of(binding: Binding) -> str:
-    """The digest of what a decision is about, 12 hexadecimal digits."""
-    return content_hash(canonical([binding.manifest, binding.image, binding.definition]))[:12]
-
 
 __all__ = [
     "VERDICTS",
     "AdmissionService",
-    "Case",
     "MakeNamesakes",
     "ManifestReviewer",
-    "RegistrationResult",
     "Verdict",
 ]
 
@@ -130,6 +66,7 @@ _POLL_S: Final = 2.0
 _UNKNOWN: Final = -1
 _NAMES: Final = "schema"
 """The layer of the finding that a name is taken, or looks like another one."""
+_NEVER_STARTED: Final = "it was never started, so there is nothing to decide on yet"
 _OTHER_NAME: Final = "choose another name, or take it out there"
 MakeNamesakes = Callable[[Mapping[str, Collection[str]]], LookalikeFinder]
 
@@ -172,6 +109,8 @@ class AdmissionService:
         self._on_changed = on_changed
         self._servers = RegisteredServers(self._registry)
         self._turns = _UNKNOWN
+        self._last_namesakes: tuple[tuple[object, object], LookalikeFinder | None] = ((None, None), None)
+        """The last finder for all servers, which takes a while to make, and what it was made of."""
 
     # --- what the gateway serves --------------------------------------------------------------------------
 
@@ -195,11 +134,11 @@ class AdmissionService:
             if spec is None or not logs.get(name):
                 continue
             turns, listed = len(logs[name]), listed_digest_of(record)
-            by = self._gatekeeper.judged_by(turns, registered=spec.registered, definition=listed)
+            by = self._gatekeeper.judged_by(turns, registered=spec.is_distrusted, definition=listed)
             if record.judged_by == by and not _was_overtaken(record, logs[name]):
                 continue
             try:
-                await self._gatekeeper.rejudge(name, registered=spec.registered)
+                await self._gatekeeper.rejudge(name, registered=spec.is_distrusted)
             except AdmissionError as error:  # it is withheld as a whole; the others go on
                 log.warning("a server cannot be judged", server=name, reason=error.reason)
 
@@ -357,6 +296,23 @@ class AdmissionService:
         self._auditing.require(viewer, "approve" if to_decide else "watch", server=server)
         return await self._now(server, viewer)
 
+    async def definitions(self, server: str, viewer: Viewer) -> DefinitionPair:
+        """The definition of a server that was approved, and the present one, to read side by side.
+
+        Raises:
+            NotAllowedError: The viewer may not watch it.
+            ServerNotFoundError: It is neither configured nor registered.
+            AdmissionError: Its log was altered.
+        """
+        self._auditing.require(viewer, "watch", server=server)
+        await self._found(server, viewer)
+        spec = self._context.settings.servers.get(server)
+        found = await self._gatekeeper.look(server, registered=spec.is_distrusted if spec else True)
+        if found is None:
+            return DefinitionPair()
+        memory = await self._gatekeeper.memory(found.state)
+        return DefinitionPair(approved=memory.approved, live=found.live)
+
     async def _now(self, server: str, viewer: Viewer) -> Case:
         registration = await self._found(server, viewer)
         namesakes = await anyio.to_thread.run_sync(self._namesakes, viewer)
@@ -377,12 +333,21 @@ class AdmissionService:
         return registered.get(server)
 
     async def decide(
-        self, server: str, verdict: Verdict, *, viewer: Viewer, why: str = "", seen: str = ""
+        self,
+        server: str,
+        verdict: Verdict,
+        *,
+        viewer: Viewer,
+        why: str = "",
+        seen: str = "",
+        origin: str = "",
     ) -> Case:
         """Decide on a server, and on the changes since its approval.
 
         `seen` is the digest of the case that the viewer looked at. If the case has changed since then, the
-        decision is refused. `withdraw` needs the ability `register`, all other verdicts need `approve`.
+        decision is refused. With `origin`, only the tools are approved that the pages of this origin have
+        now, and `seen` is its digest. `withdraw` needs the ability `register`, all other verdicts need
+        `approve`.
 
         Raises:
             NotAllowedError: The viewer may not decide this.
@@ -399,7 +364,10 @@ class AdmissionService:
             await self._now(server, viewer) if verdict == "withdraw" else None
         )  # afterwards there is none
         with anyio.CancelScope(shield=True):
-            if await self._append(server, verdict, seen, who=viewer.principal, why=why):
+            if origin:
+                detail = await self._append_origin(server, verdict, origin, seen, viewer=viewer, why=why)
+                await self._settle(viewer, verdict, server, detail=detail)
+            elif await self._append(server, verdict, seen, who=viewer.principal, why=why):
                 await self._settle(viewer, verdict, server, detail=why)
         return before or await self._now(server, viewer)
 
@@ -426,6 +394,37 @@ class AdmissionService:
             if await self._registry.append(server, [done], after=len(events), last=events[-1]):
                 return True
 
+    async def _append_origin(
+        self, server: str, verdict: Verdict, origin: str, seen: str, *, viewer: Viewer, why: str
+    ) -> str:
+        """Write the approval of the tools of one origin into the log; returns what the log says of it."""
+        if verdict != "approve":
+            raise AdmissionError(server, f"{verdict} is for the whole of it; leave the origin out")
+        while True:
+            found = await self._gatekeeper.look(server, registered=self._is_distrusted(server))
+            if found is None or found.live is None:
+                raise AdmissionError(server, _NEVER_STARTED)
+            chosen = choose_origin(server, _origins(found), origin, seen)
+            definition = await self._gatekeeper.with_approved(found, [tool.part for tool in chosen.tools])
+            binding = replace(found.state.seen, definition=definition.digest)
+            detail = f"{chosen.origin}: {why}" if why else chosen.origin
+            made = event("part_approved", binding, who=viewer.principal, why=detail)
+            after = step(found.state, made)
+            if isinstance(after, ForbiddenEvent):
+                raise AdmissionError(server, after.reason)
+            if await self._registry.append(
+                server,
+                [made],
+                after=len(found.log),
+                last=found.log[-1],
+                definition=(definition.digest, definition.to_bytes()),
+            ):
+                return detail
+
+    def _is_distrusted(self, server: str) -> bool:
+        spec = self._context.settings.servers.get(server)
+        return spec.is_distrusted if spec else True
+
     async def _settle(self, viewer: Viewer, action: str, server: str, **said: Any) -> None:
         """Record a written decision in the audit trail, and apply it. It is valid even if either fails."""
         about = {"action": action, "server": server}
@@ -447,14 +446,20 @@ class AdmissionService:
         return every if servers is None else _Anonymous(every, self._all_namesakes(servers), viewer.principal)
 
     def _all_namesakes(self, among: Collection[str] | None = None) -> LookalikeFinder:
-        snapshot = self._context.snapshot
-        known = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
-        names = {**dict.fromkeys(self._context.settings.servers, ()), **known}
-        return self._make_namesakes({n: of for n, of in names.items() if among is None or n in among})
+        by_server, servers = self._context.snapshot.by_server, self._context.settings.servers
+        made_of, made = self._last_namesakes
+        if made is not None and among is None and made_of[0] is by_server and made_of[1] is servers:
+            return made
+        known = {name: [t.key.name for t in tools] for name, tools in by_server.items()}
+        names = {**dict.fromkeys(servers, ()), **known}
+        finder = self._make_namesakes({n: of for n, of in names.items() if among is None or n in among})
+        if among is None:
+            self._last_namesakes = ((by_server, servers), finder)
+        return finder
 
     async def _case(self, name: str, registration: Registration | None, namesakes: LookalikeFinder) -> Case:
         spec = self._context.settings.servers.get(name)
-        registered = spec.registered if spec else True
+        registered = self._is_distrusted(name)
         found = await self._gatekeeper.look(name, registered=registered)
         if found is None:  # of the configuration, and never discovered
             withheld = spec.withheld if spec else ""
@@ -472,6 +477,7 @@ class AdmissionService:
             findings=[*judged.findings, *names],
             record=json.loads(registration.record) if registration and registered else {},
             manifest=json.loads(registration.manifest) if registration and registered else {},
+            origins=_origins(found),
             binding=found.state.seen,
             log=found.log,
         )
@@ -494,8 +500,16 @@ class _Anonymous:
 
 def _was_overtaken(record: ServerRecord, events: Sequence[Event]) -> bool:
     """Whether the catalog has another definition than the log, and does not know it yet."""
-    named = (one.binding.definition for one in reversed(events) if one.binding.definition)
+    whole = (one.binding for one in reversed(events) if one.kind != "part_approved")
+    named = (binding.definition for binding in whole if binding.definition)
     return bool(record.fingerprint) and not next(named, "").startswith(listed_digest_of(record))
+
+
+def _origins(found: ServerApproval) -> Sequence[WaitingOrigin]:
+    """The withheld tools of web pages, by origin."""
+    if found.live is None:
+        return ()
+    return waiting_origins(found.live, found.judgement.withheld, found.state.seen)
 
 
 def _state(events: Sequence[Event]) -> ApprovalState:
@@ -511,9 +525,9 @@ def _decided(
 ) -> Event | None:
     """The event of a decision; `None` if it changes nothing."""
     if state is None or state.withdrawn:
-        raise AdmissionError(server, "it was never started, so there is nothing to decide on yet")
+        raise AdmissionError(server, _NEVER_STARTED)
     if seen and seen != digest_of(state.seen):
-        raise AdmissionError(server, "it has changed since it was looked at; look at it again")
+        raise AdmissionError(server, STALE)
     binding = state.seen if verdict in ("approve", "reject") else Binding()
     made = event(VERDICTS[verdict], binding, who=who, why=why)
     after = step(state, made)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from maitred.audit.service import AuditService
 from maitred.calls.cache import ResultCache
-from maitred.calls.pipeline import Step
+from maitred.calls.pipeline import Call, Step
+from maitred.calls.result_rules import ResultRules
 from maitred.calls.results import Shortener
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.steps.count_usage import CallWatcher
@@ -13,6 +14,7 @@ from maitred.calls.steps.run_as_task import TaskRunner
 from maitred.calls.steps.run_saved_chain import RunSaved
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cache_policy import CachePolicy
+from maitred.gateway.held_calls import HeldCallService
 from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.state import GatewayState
@@ -32,6 +34,7 @@ class CallServices:
     auditing: AuditService
     screen: AnswerScreen
     shortener: Shortener
+    rules: ResultRules
     cache: ResultCache
     cache_policy: CachePolicy
     usage: UsageRecorder
@@ -40,6 +43,16 @@ class CallServices:
     watchers: Sequence[CallWatcher]
     run_saved: RunSaved
     tasks: TaskRunner
+    held_calls: HeldCallService
+
+    async def recheck(self, call: Call) -> None:
+        """Check a call once more before it goes to its server, which may have changed its tools.
+
+        Raises:
+            MaitredError: The call may not be made any more.
+        """
+        self.lookup.recheck(call)
+        await self.held_calls.recheck(call)
 
 
 MakeCallSteps = Callable[[CallServices], Sequence[Step]]

@@ -6,7 +6,7 @@ first program starts the engine, which ends with the gateway. A list of calls ne
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -37,6 +37,7 @@ from maitred.disclosure.chain_guide import GUIDE_TOKENS, chain_guide
 from maitred.errors import ToolWithheldError
 from maitred.gateway.authorization import Authorization, ScopedCatalog
 from maitred.gateway.dry_run import DryRun
+from maitred.gateway.held_calls import HeldCallService
 from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
@@ -62,6 +63,10 @@ class RunningChain:
         """The id by which the audit trail knows the chain."""
         return self.account.id
 
+    def paused(self) -> AbstractContextManager[object]:
+        """Let no time of the chain pass until the context is left."""
+        return self.account.pauses.paused()
+
 
 class Chains:
     """Runs chains for a gateway, while it is `serving`. `proceed` passes a call through all steps."""
@@ -72,6 +77,7 @@ class Chains:
         access: Authorization,
         lookup: ToolLookup,
         proceed: Proceed,
+        holder: HeldCallService,
         *,
         results: ResultStore,
         auditing: AuditService,
@@ -85,7 +91,7 @@ class Chains:
         self._results = results
         self._auditing = auditing
         self._screen = screen
-        self._dry = DryRun(context, lookup, named=self._named, limits=self._limits)
+        self._dry = DryRun(context, lookup, holder, named=self._named, limits=self._limits)
         self._engine = LazyEngine(open_sandbox)
         self._inner = LazyEngine(open_sandbox)  # a chain may wait for a saved one, and must not starve it
 
@@ -158,7 +164,8 @@ class Chains:
                 self._auditing.chain(about, code, outcome=program.kind)
             return tell([program])
         if dry_run:
-            return tell(await self._looked_at(program, wait_s, viewer))
+            faults = await self._looked_at(program, wait_s, viewer)
+            return tell(faults, notes=() if faults else await self._dry.held(program, viewer))
         run = await self._runner(about, caller).run(program, timeout_s=wait_s, progress=_progress(caller))
         self._note(run, about, code)
         store = partial(self._results.keep, viewer.principal) if keep else _kept_nowhere

@@ -19,6 +19,7 @@ from maitred.chains.plain import reason
 from maitred.chains.saved_backend import read_saved
 from maitred.chains.values import TooBigError, crossing
 from maitred.errors import ArgumentsError, MaitredError
+from maitred.gateway.held_calls import HeldCallService
 from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
@@ -47,6 +48,7 @@ class DryRun:
         self,
         context: GatewayState,
         lookup: ToolLookup,
+        holder: HeldCallService,
         *,
         named: Callable[[str, Viewer], str],
         limits: Callable[[], ChainLimits],
@@ -55,6 +57,7 @@ class DryRun:
         self._context = context
         self._lookup = lookup
         self._named = named
+        self._holder = holder
 
     async def of_calls(self, form: DirectCalls, viewer: Viewer) -> Sequence[ChainFault]:
         """The first faults of a list of calls, for the viewer who will make them."""
@@ -72,6 +75,25 @@ class DryRun:
             for place, call in numbered
         )
         return await self._faults(written, viewer)
+
+    async def held(self, written: DirectCalls | ChainProgram, viewer: Viewer) -> Sequence[str]:
+        """The calls of a chain without faults that would wait for a person, as lines for the caller.
+
+        Only those are judged whose arguments are known before the chain runs.
+        """
+        if not self._holder.has_rules:
+            return ()
+        if isinstance(written, DirectCalls):
+            calls = [_Written(tool=call.tool, arguments=call.arguments) for call in written.calls]
+        else:
+            calls = await to_thread.run_sync(lambda: list(_written(written.code)))
+        lines = []
+        for call in calls:
+            tool = await self._lookup.callable_tool(self._named(call.tool, viewer), viewer)
+            if call.arguments is not None and (why := self._holder.would_hold(tool, call.arguments, viewer)):
+                where = f"line {call.line}: " if call.line else ""
+                lines.append(f"{where}{tool.name} would wait for a person, by the rule {why}")
+        return lines[:_MOST_FAULTS]
 
     async def of_program(
         self, program: ChainProgram, found: Sequence[ChainFault], viewer: Viewer

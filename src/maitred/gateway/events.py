@@ -23,6 +23,10 @@ def _ignore(server: str, key: str) -> None:
     """Do nothing about a server."""
 
 
+def _unreported(server: str, facts: Mapping[str, Any], key: str) -> None:
+    """Do nothing about facts."""
+
+
 def _untold(server: str, task: Mapping[str, Any], key: str) -> None:
     """Do nothing about a task."""
 
@@ -53,6 +57,7 @@ class Follower:
         tools_changed: A server announced that its list of tools changed.
         offers_changed: A server announced that its resources or prompts changed.
         task_changed: A server announced the state of a task.
+        facts_changed: A server reported the facts that visibility rules read.
         health_changed: The state of a server changed.
         supervised: Supervision did something about a server.
     """
@@ -61,6 +66,7 @@ class Follower:
     tools_changed: Callable[[str, str], None] = _ignore
     offers_changed: Callable[[str, str], None] = _ignore
     task_changed: Callable[[str, Mapping[str, Any], str], None] = _untold
+    facts_changed: Callable[[str, Mapping[str, Any], str], None] = _unreported
     health_changed: Callable[[str, str], None] = _ignore
     supervised: Callable[[str, SupervisionEvent], None] = _unsupervised
 
@@ -147,6 +153,11 @@ class Events:
         """The state of a task changed at a server."""
         for follower in self._followers:
             follower.task_changed(server, task, key)
+
+    def facts_changed(self, server: str, facts: Mapping[str, Any], key: str) -> None:
+        """A server reported its facts, which decide which of its tools make sense."""
+        for follower in self._followers:
+            follower.facts_changed(server, facts, key)
 
     def health_changed(self, server: str, key: str) -> None:
         """A server started, became ready, stopped or failed."""

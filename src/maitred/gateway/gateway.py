@@ -38,6 +38,7 @@ from maitred.gateway.search import SearchService
 from maitred.gateway.state import GatewayState, why_hidden
 from maitred.gateway.stats import SpendingLedger
 from maitred.gateway.storage import Storage
+from maitred.gateway.stored_results import StoredResults
 from maitred.gateway.suspensions import SuspensionRecorder
 from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
 from maitred.gateway.token_counts import TokenCounts
@@ -84,13 +85,14 @@ class Gateway(Operations, TokenCounts):
             storage=Storage(parts.catalog, configuration.again),
             configuration=configuration,
         )
-        self._search, self._results, self._events = parts.search, parts.results, parts.events
+        self._search, self._events = parts.search, parts.events
+        self._results = StoredResults(parts.results)
         self._credentials, self._menu = parts.credentials, access.whole.menu
         self._lists = MenuLists(
             context, self._menu, visibility, self._ledger, changed, reserved=parts.reserved_names
         )
         self._finder = SearchService(context, access, visibility, parts.search)
-        self._lookup = ToolLookup(context, access, visibility, warm=self.warm)
+        self._lookup = ToolLookup(context, access, visibility, warm=self._build_index)
         self._running = TaskService(
             context,
             self._lookup,
@@ -106,6 +108,7 @@ class Gateway(Operations, TokenCounts):
             access,
             self._lookup,
             self._proceed,
+            self._held,
             results=parts.results,
             auditing=parts.auditing,
             screen=parts.screen,
@@ -118,6 +121,7 @@ class Gateway(Operations, TokenCounts):
         parts.events.follow(
             Follower(
                 started=visibility.restarted,
+                facts_changed=visibility.reported,
                 health_changed=visibility.health_changed,
                 supervised=self._supervising.heard,
             )
@@ -140,12 +144,14 @@ class Gateway(Operations, TokenCounts):
             auditing=parts.auditing,
             screen=parts.screen,
             shortener=parts.shortener,
+            rules=parts.make_rules(self._context),
             cache=parts.cache,
             cache_policy=CachePolicy(self._context, self._visibility),
             usage=parts.usage,
             result_tools=ResultTools(self._context, self._lists, self._access.outside),
             succeeded=self._search.used,
             tasks=self._running,
+            held_calls=self._held,
             watchers=self._call_watchers,
             run_saved=lambda call: self._chains.run_saved(call),  # noqa: PLW0108  # chains are made after steps
         )
@@ -160,9 +166,9 @@ class Gateway(Operations, TokenCounts):
         mediation = self._mediation.serving(asks=asks_models)
         async with self._chains.serving(), mediation, Background() as background:
             own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
-            for keep_up in (*own, self._admission.follow, self._supervising.keep_up, self._storage.keep_up):
+            more = (self._admission.follow, self._supervising.keep_up, self._storage.keep_up)
+            for keep_up in (*own, *more, self._running.keep_up, self._held.keep_up):
                 background.start(keep_up)
-            background.start(self._running.keep_up)
             yield
 
     # --- configuration ------------------------------------------------------------------------------------
@@ -313,9 +319,7 @@ class Gateway(Operations, TokenCounts):
         self._context.pool.forget(key)
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)
-        if (
-            not viewer.start.client
-        ):  # else its program may connect again, and `client_left` says when it is gone
+        if not viewer.start.client:  # else `client_left` says when its program does not come again
             self._pool.left(sharer_of(viewer))
 
     def schema_of(self, name: str, viewer: Viewer) -> Mapping[str, Any] | None:
@@ -415,9 +419,13 @@ class Gateway(Operations, TokenCounts):
 
     async def warm(self, *, wholly: bool = False) -> None:
         """Build the search index now, so that the first search need not wait. `wholly` waits for vectors."""
-        await self._search.update(self.snapshot)
+        await self._keeper.catch_up()
+        await self._build_index()
         if wholly:
             await self._search.settled()
+
+    async def _build_index(self) -> None:
+        await self._search.update(self.snapshot)
 
     @property
     def semantics(self) -> Semantics:
@@ -443,15 +451,9 @@ class Gateway(Operations, TokenCounts):
             PathNotFoundError: There is no such server or category.
         """
         answer = await self._finder.search(
-            phrases,
-            server=server,
-            category=category,
-            tags=tags,
-            read_only=read_only,
-            limit=limit,
-            detail=detail,
-            viewer=viewer,
-        )
+            phrases, server=server, category=category, tags=tags, read_only=read_only, limit=limit,
+            detail=detail, viewer=viewer,
+        )  # fmt: skip
         self._mediation.needed(found.tool.server for found in answer.results)
         return answer
 
@@ -510,7 +512,7 @@ class Gateway(Operations, TokenCounts):
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        if ours := self._lists.answer(call, viewer):
+        if ours := self._lists.answer(call, viewer) or self._results.answer(call, viewer):
             return ours
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
         return (await self._proceed(made)).wire
@@ -524,13 +526,13 @@ class Gateway(Operations, TokenCounts):
         self._access.check(viewer, "call")
         await self._context.pool.roots_changed(key)
 
-    def result(self, result_id: str, cursor: str = "", *, viewer: Viewer) -> ResultPage:
-        """A page of an answer that was too long.
+    def result(self, result_id: str, cursor: str = "", *, viewer: Viewer, find: str = "") -> ResultPage:
+        """A page of an answer that was too long, or the parts of it that have the words of `find`.
 
         Raises:
             ResultNotFoundError: It is not stored, or not any more, or not for this principal.
         """
-        return self._results.page(viewer.principal, result_id, cursor)
+        return self._results.page(viewer, result_id, cursor, find)
 
     def running_tasks(self, viewer: Viewer, caller: Caller = NOT_ASKED) -> ViewerTasks:
         """The calls of a viewer that go on at their servers as tasks, for a request of a client."""

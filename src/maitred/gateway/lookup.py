@@ -103,14 +103,21 @@ class ToolLookup:
         Raises:
             MaitredError: The call may not be made any more.
         """
+        if self._context.snapshot.by_name.get(call.tool.name) is not call.tool:
+            self.check_again(call)
+
+    def check_again(self, call: Call) -> None:
+        """Check a call again, whether or not its tool has changed in the catalog.
+
+        Raises:
+            MaitredError: The call may not be made any more.
+        """
         tool, name, viewer = call.tool, call.request.name, call.viewer
-        if self._context.snapshot.by_name.get(tool.name) is tool:
-            return
         current = self._access.find(name, viewer)
         self.authorize(current, viewer)
         if current.key != tool.key:
             raise ToolWithheldError(name, "its name went to another tool; search again")
-        self._visibility.check(current, viewer)
+        self._visibility.check(current, viewer, call.arguments)
         self.check(current, call.arguments, read_only=call.read_only)
 
     def parameters(self, tool: Tool) -> str:
@@ -127,6 +134,7 @@ class ToolLookup:
         for server in servers_named(name, context.settings.servers):
             if server in context.keeper.discovering:
                 await context.keeper.discovered(server, context.settings.disclosure.first_list_wait_s)
+        await context.keeper.catch_up(name)
         await self._warm()  # the error for an unknown name lists the nearest tools, by the index
         there = self._access.portion(viewer).context
         if name not in context.snapshot.by_name and (why := there.why_unknown(name)):
@@ -191,6 +199,8 @@ class PathLookup:
         known = _known(self._context.snapshot, server, name)
         if not known and not self.server(server, viewer, "see").facts.era:
             await self._settled(self._context.settings.disclosure.first_list_wait_s)
+        elif not known:
+            await self._context.keeper.catch_up(name)
         if found := _known(self._context.snapshot, server, name):
             self._access.check(viewer, "call", tool=found)
             return found

@@ -154,7 +154,10 @@ class Menu:
         return self.kept("index", self._index)
 
     def _index(self) -> str:
-        return pages.index(self._lines(self._context.listable()), self._context.budget(pages.INDEX_TOKENS))
+        return pages.index(self._listable_lines(), self._context.budget(pages.INDEX_TOKENS))
+
+    def _listable_lines(self) -> list[CategoryLine]:
+        return self.kept("listable lines", lambda: self._lines(self._context.listable()))
 
     def introduction(self, mode: ListContent) -> str:
         """The names of what there is, and how to use it. It ignores the present state of servers."""
@@ -162,7 +165,7 @@ class Menu:
 
     def _introduction(self, mode: ListContent) -> str:
         specs = self._context.settings.servers
-        tops = [line.category for line in self._lines(self._context.listable()) if not line.category.parent]
+        tops = [line.category for line in self._listable_lines() if not line.category.parent]
         return introduction(mode, [name for name in specs if specs[name].usable], [top.name for top in tops])
 
     def overview(self) -> str:

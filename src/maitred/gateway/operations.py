@@ -5,6 +5,7 @@ what this viewer may not do.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from maitred.access.token_store import NewToken, TokenRecord
@@ -18,19 +19,24 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import MaitredError
-from maitred.gateway.admission import Case, RegistrationResult, Verdict
+from maitred.gateway.admission import Verdict
 from maitred.gateway.authorization import Authorization
+from maitred.gateway.cases import Case, DefinitionPair, RegistrationResult
 from maitred.gateway.configure import Configuration
+from maitred.gateway.held_calls import HeldCallService
 from maitred.gateway.lookup import PathLookup
 from maitred.gateway.mediation import ToolDiff
+from maitred.gateway.override_texts import OverrideTexts
 from maitred.gateway.parts import GatewayParts
+from maitred.gateway.search_reasons import Explanation, SearchReasons, TrialExplanation, TrialText
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger, Stats, UsageStatistics
 from maitred.gateway.storage import Storage
 from maitred.gateway.use_cases import UseCaseWriting
 from maitred.gateway.visibility import VisibilityService
 from maitred.mediation.llm import Estimate, ModelSpending
-from maitred.model.access import Viewer
+from maitred.model.access import Ability, Viewer
+from maitred.model.held_calls import CallDecision, HeldCall
 from maitred.model.tools import ToolKey
 from maitred.model.usage import ToolStanding, Usage
 
@@ -57,7 +63,12 @@ class Operations:
         self._tokens = access.tokens
         self._admission, self._mediation = configuration.admission, configuration.mediation
         self._figures = UsageStatistics(context, parts.usage)
+        self._held = HeldCallService(
+            context, access, parts.auditing, store=parts.held_calls, notify=parts.notify_of_held
+        )
         self._use_cases = UseCaseWriting(context, parts.open_writer)
+        self._reasons = SearchReasons(context, access, visibility, parts.search)
+        self._texts = OverrideTexts(context, configuration, parts.auditing)
 
     # --- configuration and servers ------------------------------------------------------------------------
 
@@ -78,6 +89,10 @@ class Operations:
             NotAllowedError: The viewer may watch none.
         """
         return self._access.servers(viewer)
+
+    def is_allowed(self, viewer: Viewer, ability: Ability, *, server: str | None = None) -> bool:
+        """Whether a viewer has an ability, for a surface that offers only what will not be refused."""
+        return not self._access.why_not(viewer, ability, server=server)
 
     def watches(self, viewer: Viewer) -> bool:
         """Whether there is a server that a viewer may watch."""
@@ -187,13 +202,31 @@ class Operations:
         """
         return await self._admission.case(server, viewer=viewer, to_decide=to_decide)
 
+    async def definitions(self, server: str, viewer: Viewer) -> DefinitionPair:
+        """The definition of a server that was approved, and the present one, to read side by side.
+
+        Raises:
+            NotAllowedError: The viewer may not watch it.
+            ServerNotFoundError: It is neither configured nor registered.
+            AdmissionError: Its log was altered.
+        """
+        return await self._admission.definitions(server, viewer)
+
     async def decide(
-        self, server: str, verdict: Verdict, *, viewer: Viewer, why: str = "", seen: str = ""
+        self,
+        server: str,
+        verdict: Verdict,
+        *,
+        viewer: Viewer,
+        why: str = "",
+        seen: str = "",
+        origin: str = "",
     ) -> Case:
         """Decide on a server, and on the changes that it made since it was approved.
 
         `seen` is the digest of the case that the operator looked at. The gateway refuses if the server is
-        another one since then.
+        another one since then. With `origin`, the decision is an approval of the tools that web pages of this
+        origin have now, and `seen` is the digest of the origin.
 
         Raises:
             NotAllowedError: The viewer may not decide this.
@@ -201,7 +234,52 @@ class Operations:
             AdmissionError: This cannot be decided now; the text says why and what to do.
             StoreError: It cannot be written, and nothing was decided; or it was, and cannot be read again.
         """
-        return await self._admission.decide(server, verdict, viewer=viewer, why=why, seen=seen)
+        return await self._admission.decide(server, verdict, viewer=viewer, why=why, seen=seen, origin=origin)
+
+    # --- held calls ---------------------------------------------------------------------------------------
+
+    @property
+    def holds_calls(self) -> bool:
+        """Whether there are rules by which a call may wait for a person."""
+        return self._held.has_rules
+
+    def watch_held_calls(self, heard: Callable[[], None]) -> None:
+        """Call a function when a call of this process begins to wait, or ends that; it must not block."""
+        self._held.listen(heard)
+
+    def decides_calls(self, viewer: Viewer) -> bool:
+        """Whether there is a server on whose calls a viewer may decide."""
+        return self._held.decides(viewer)
+
+    async def held_calls(self, viewer: Viewer) -> Sequence[HeldCall]:
+        """The calls that wait for a person and that a viewer may decide on, the oldest first.
+
+        Raises:
+            NotAllowedError: The viewer may decide on none.
+            StoreError: They cannot be read.
+        """
+        return await self._held.waiting(viewer)
+
+    async def held_call(self, held_id: str, viewer: Viewer) -> HeldCall:
+        """One call that waits for a person, or did; with its arguments while these are needed.
+
+        Raises:
+            HeldCallNotFoundError: There is none of this id.
+            NotAllowedError: The viewer may not decide on it.
+            StoreError: It cannot be read.
+        """
+        return await self._held.get(held_id, viewer)
+
+    async def decide_call(self, held_id: str, decision: CallDecision, viewer: Viewer) -> HeldCall:
+        """Approve or refuse a call that waits for a person; the call as it is after that.
+
+        Raises:
+            HeldCallNotFoundError: There is none of this id.
+            NotAllowedError: The viewer may not decide on it, or would approve its own call.
+            DecisionError: It does not wait any more, or cannot be decided like this.
+            StoreError: The decision cannot be written.
+        """
+        return await self._held.decide(held_id, decision, viewer)
 
     # --- access tokens ------------------------------------------------------------------------------------
 
@@ -243,6 +321,7 @@ class Operations:
         since: str = "",
         who: str = "",
         tool: str = "",
+        outcome: str = "",
         before: int = 0,
         limit: int = 50,
     ) -> AuditLines:
@@ -253,7 +332,7 @@ class Operations:
             StoreError: The trail cannot be read.
         """
         return await self._auditing.latest(
-            viewer, since=since, who=who, tool=tool, before=before, limit=limit
+            viewer, since=since, who=who, tool=tool, outcome=outcome, before=before, limit=limit
         )
 
     async def verify_audit(self, viewer: Viewer, known: Mark | None = None) -> Verification:
@@ -346,6 +425,86 @@ class Operations:
         """
         self._access.check(viewer, "operate", server=server or None)
         return await self._use_cases.write(server, progress=progress)
+
+    # --- why a search finds what it finds -----------------------------------------------------------------
+
+    async def explain_search(
+        self,
+        phrases: Sequence[str],
+        *,
+        server: str = "",
+        category: str = "",
+        read_only: bool = False,
+        limit: int = 5,
+        expected: str = "",
+        viewer: Viewer,
+    ) -> Explanation:
+        """Why a search ranks the tools of each phrase as it does, and what became of an expected tool.
+
+        Raises:
+            PathNotFoundError: There is no such server or category.
+            ToolNotFoundError: There is no tool `expected`; the text names the nearest.
+        """
+        return await self._reasons.explain(
+            phrases,
+            server=server,
+            category=category,
+            read_only=read_only,
+            limit=limit,
+            expected=expected,
+            viewer=viewer,
+        )
+
+    async def try_text(
+        self,
+        trial: TrialText,
+        phrases: Sequence[str],
+        *,
+        server: str = "",
+        category: str = "",
+        read_only: bool = False,
+        limit: int = 5,
+        viewer: Viewer,
+    ) -> TrialExplanation:
+        """The same with other texts of one tool, before and after, and whose places they take.
+
+        Nothing is stored, and no other search sees the texts.
+
+        Raises:
+            ConfigError: The texts are empty or too long.
+            NotFoundError: There is no such tool, server or category.
+        """
+        return await self._reasons.try_text(
+            trial,
+            phrases,
+            server=server,
+            category=category,
+            read_only=read_only,
+            limit=limit,
+            viewer=viewer,
+        )
+
+    async def keep_text(self, trial: TrialText, viewer: Viewer) -> Path:
+        """Write texts of a person for a tool into the file of overrides, and serve them; returns the file.
+
+        Raises:
+            NotAllowedError: The viewer may not configure.
+            ToolNotFoundError: There is no such tool.
+            ConfigError: The texts have faults, or a file cannot be changed. Nothing is applied.
+        """
+        self._access.check(viewer, "configure")
+        return await self._texts.keep(self._access.find(trial.tool, viewer), trial, viewer)
+
+    async def drop_text(self, name: str, viewer: Viewer) -> Path:
+        """Remove the description and use cases of a tool from the file of overrides; returns the file.
+
+        Raises:
+            NotAllowedError: The viewer may not configure.
+            ToolNotFoundError: There is no such tool.
+            ConfigError: A file cannot be changed. Nothing is applied.
+        """
+        self._access.check(viewer, "configure")
+        return await self._texts.drop(self._access.find(name, viewer), viewer)
 
     # --- figures ------------------------------------------------------------------------------------------
 

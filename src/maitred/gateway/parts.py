@@ -9,6 +9,7 @@ from maitred.admission.gatekeeper import Gatekeeper
 from maitred.audit.service import AuditService
 from maitred.backends.base import ServerPool
 from maitred.calls.cache import ResultCache
+from maitred.calls.result_rules import ResultRules
 from maitred.calls.results import ResultStore, Shortener
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
@@ -19,7 +20,10 @@ from maitred.chains.base import IsolatedSandbox
 from maitred.config.settings import Settings
 from maitred.gateway.admission import MakeNamesakes, ManifestReviewer
 from maitred.gateway.events import Events
+from maitred.gateway.held_calls import Notify
+from maitred.gateway.state import GatewayState
 from maitred.gateway.use_cases import OpenWriter
+from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.service import MediationService
 from maitred.search.engine import SearchEngine
 from maitred.usage.recorder import UsageRecorder
@@ -37,6 +41,7 @@ class GatewayParts:
     usage: UsageRecorder
     results: ResultStore
     shortener: Shortener
+    make_rules: Callable[[GatewayState], ResultRules]
     cache: ResultCache
     subscriptions: Subscriptions
     credentials: Credentials
@@ -53,4 +58,6 @@ class GatewayParts:
     open_writer: OpenWriter
     reserved_names: frozenset[str]
     task_key: Callable[[], bytes]
+    held_calls: HeldCallStore
+    notify_of_held: Notify
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

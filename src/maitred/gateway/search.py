@@ -57,15 +57,16 @@ class SearchService:
     ) -> SearchAnswer:
         """Find tools by capability; see `Gateway.search`."""
         view = views.detail_view(detail)
+        await self._context.keeper.catch_up()
         there = self._access.portion(viewer)
         context = there.context
         snapshot = self._context.snapshot
         await self._engine.update(snapshot)
-        wanted = [_readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
+        wanted = [readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
         reasons = context.reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)
         unknown = visible - snapshot.known
-        only = replace(_filter(there, server, category, tags), visible=visible, read_only=read_only)
+        only = replace(filter_of(there, server, category, tags), visible=visible, read_only=read_only)
         most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
         found, note = await self._engine.search(wanted, only, most)
         unread = {name: context.why_not_known(name) for name in reasons if name in unknown}
@@ -81,7 +82,7 @@ class SearchService:
         )
 
 
-def _filter(there: ScopedCatalog, server: str, category: str, tags: Sequence[str]) -> Filter:
+def filter_of(there: ScopedCatalog, server: str, category: str, tags: Sequence[str]) -> Filter:
     """The filter of a search, from the names of a server, a category and tags.
 
     Raises:
@@ -141,6 +142,6 @@ def _results(found: SearchHits, view: views.DetailView, why_not: Callable[[Tool]
     ]
 
 
-def _readable(phrase: str) -> str:
+def readable(phrase: str) -> str:
     """A phrase for the search engine: of bounded length, without lone surrogates."""
     return phrase[:_PHRASE_CHARACTERS].encode("utf-8", "replace").decode()

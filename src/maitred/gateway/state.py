@@ -117,11 +117,13 @@ class GatewayState:
         return spec is not None and is_composed(spec.transport)
 
     def why_not_callable(self, server: str, tool: str) -> str:
-        """Why the gateway cannot run a tool, by its raw name; empty if it can, or if a server runs it.
+        """Why the gateway cannot run a tool, by its raw name; empty if it can, or if the gateway cannot know.
 
         This may read a file.
         """
-        return self.pool.why_not_callable(server, tool) if self.is_composed(server) else ""
+        spec = self.settings.servers.get(server)
+        is_own = spec is not None and (spec.pages is not None or is_composed(spec.transport))
+        return self.pool.why_not_callable(server, tool) if is_own else ""
 
     def needs(self, server: str) -> Sequence[str]:
         """The names of the variables and files that a server's configuration refers to."""

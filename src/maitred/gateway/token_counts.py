@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from maitred.calls.outline import outline
+from maitred.disclosure.budget import estimate
 from maitred.gateway.stats import SpendingLedger
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
@@ -12,6 +14,14 @@ class TokenCounts:
     """The methods of a gateway by which surfaces count what they send to agents."""
 
     _ledger: SpendingLedger
+
+    def tokens_of(self, text: str) -> int:
+        """The tokens of a text, as estimated from above; nothing is recorded."""
+        return estimate(text)
+
+    def outline_of(self, value: Any, budget_tokens: int = 300) -> str:
+        """The shape of a JSON value or the kind of a text, with its beginning; nothing is recorded."""
+        return outline(value, budget_tokens, estimate)
 
     def raw_tokens(self, viewer: Viewer) -> int:
         """What a list of all tools that a list of this viewer may have would cost."""

@@ -2,11 +2,12 @@
 
 Facts follow the share key of the instance that serves the viewer (`maitred.model.sharing`). Where all clients
 share one instance, each principal has its own facts, in the handshake era each connection. When an instance
-restarts, its facts start again, since it has lost its state. The rules themselves are pure
+restarts, its facts start again, since it has lost its state. A server may report its facts itself: those
+belong to the instance, and calls change none. The rules themselves are pure
 (`maitred.visibility.visibility`). A gateway whose servers declare no rules has no cost from this module.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -22,6 +23,7 @@ from maitred.model.access import Viewer
 from maitred.model.servers import Health, State
 from maitred.model.sharing import sharer_of
 from maitred.model.tools import Tool, ToolKey
+from maitred.model.transports import reports_facts
 from maitred.visibility.facts import BUILT_IN, Facts, after_call, built_in
 from maitred.visibility.visibility import HiddenReason, VisibilityTable, became_visible
 
@@ -97,6 +99,15 @@ class VisibilityService:
             if state not in _RUNNING:
                 self.restarted(server, key)
 
+    def reported(self, server: str, facts: Mapping[str, Any], key: str) -> None:
+        """An instance has reported its facts; those that it does not name have their first values."""
+        if server not in self._tables:
+            return
+        begun = self._begun[server].values
+        values = {name: facts.get(name, value) for name, value in begun.items()}
+        self._facts.setdefault((_BY_KEY, key), {})[server] = Facts(values=values)
+        self._changed()
+
     def forget(self, scope: Scope) -> None:
         """A connection has ended."""
         self._facts.pop(scope, None)
@@ -104,7 +115,7 @@ class VisibilityService:
     def _scope(self, viewer: Viewer, server: str) -> Scope:
         """Under what the facts of a server are stored for a viewer."""
         pool = self._context.pool
-        if pool.sharing(server).share == "all":
+        if pool.sharing(server).share == "all" and not self._reports(server):
             return viewer.scope
         return _BY_KEY, pool.key(server, sharer_of(viewer))
 
@@ -140,13 +151,14 @@ class VisibilityService:
         found: HiddenReason | None = table.why_hidden(tool.key.name, self._moment(viewer, tool.server), named)
         return " ".join(clean(found.text).split())[:_TEXT] if found else ""
 
-    def check(self, tool: Tool, viewer: Viewer) -> None:
+    def check(self, tool: Tool, viewer: Viewer, arguments: Mapping[str, Any]) -> None:
         """Refuse a call of a tool that makes no sense now.
 
         Raises:
             ToolWithheldError: It says why, and what to do.
         """
-        if why := self.why_hidden(tool, viewer):
+        why = self.why_hidden(tool, viewer)
+        if why and not self._tables[tool.server].leaves_to_server(tool.key.name, arguments):
             raise ToolWithheldError(tool.name, f"it {why}")
 
     # --- calls change facts -------------------------------------------------------------------------------
@@ -154,25 +166,39 @@ class VisibilityService:
     def changes(self, tool: Tool) -> bool:
         """Whether a call of a tool may change facts."""
         table = self._tables.get(tool.server)
-        return table is not None and bool(table.declared.effects(tool.key.name))
+        if table is None:
+            return False
+        return self._reports(tool.server) or bool(table.declared.effects(tool.key.name))
+
+    def visible(self, server: str, viewer: Viewer) -> frozenset[str]:
+        """The tools of a server that are visible to a viewer now, by their names there."""
+        names = [known.key.name for known in self._context.snapshot.by_server.get(server, ())]
+        return self._tables[server].visible_set(names, self._moment(viewer, server))
 
     def called(
-        self, tool: Tool, viewer: Viewer, arguments: Mapping[str, Any], result: Mapping[str, Any]
+        self,
+        tool: Tool,
+        viewer: Viewer,
+        arguments: Mapping[str, Any],
+        result: Mapping[str, Any],
+        before: Collection[str],
     ) -> Sequence[str]:
-        """Record an answered call; returns the published names of the tools that it made visible."""
+        """Record an answered call; returns the published names of the tools that it made visible.
+
+        `before` are the tools that were visible before the call.
+        """
         if not self.changes(tool) or result.get("resultType") == "input_required":
             return ()
-        server, table = tool.server, self._tables[tool.server]
-        facts = self._own(viewer, server)
-        after = after_call(facts, table.declared, tool.key.name, arguments, result)
-        if after is facts:
-            return ()
-        snapshot = self._context.snapshot
-        names = [known.key.name for known in snapshot.by_server.get(server, ())]
-        before = table.visible_set(names, self._moment(viewer, server))
-        self._keep(viewer, server, after)
-        now = table.visible_set(names, self._moment(viewer, server))
-        self._changed()  # even if the same tools are visible: the reasons contain facts
+        server, snapshot = tool.server, self._context.snapshot
+        if not self._reports(server):
+            facts = self._own(viewer, server)
+            after = after_call(facts, self._tables[server].declared, tool.key.name, arguments, result)
+            if after is facts:
+                return ()
+            before = self.visible(server, viewer)  # other calls may have changed facts meanwhile
+            self._keep(viewer, server, after)
+            self._changed()  # even if the same tools are visible: the reasons contain facts
+        now = self.visible(server, viewer)
         opened = [snapshot.by_key[ToolKey(server=server, name=name)] for name in became_visible(before, now)]
         outside = self._outside(viewer)
         return sorted(tool.name for tool in opened if not is_hidden(tool) and tool.key not in outside)
@@ -187,6 +213,11 @@ class VisibilityService:
                 self._changed()
 
     # --- evaluation ---------------------------------------------------------------------------------------
+
+    def _reports(self, server: str) -> bool:
+        """Whether a server reports its facts itself."""
+        spec = self._context.settings.servers.get(server)
+        return spec is not None and reports_facts(spec.transport)
 
     def _own(self, viewer: Viewer, server: str) -> Facts:
         """The declared facts of a server, as they are for a viewer."""

@@ -11,8 +11,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.abc
@@ -35,13 +34,16 @@ from mcp.shared.jsonrpc_dispatcher import (
 from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from maitred.background import Background
-from maitred.jsonrpc.context import Inbound
+from maitred.background import Background, PooledTask, TaskPool
+from maitred.deadline import Deadline, DeadlineQueue, FixedDeadline
+from maitred.jsonrpc.context import Inbound, RequestOptions
 from maitred.jsonrpc.errors import ChannelClosedError, RequestTimedOutError, UnreadableMessageError
 from maitred.model.nesting import depth_within
 from maitred.token_bucket import TokenBucket
 
 log = structlog.get_logger(__name__)
+
+Write = Callable[[bytes], anyio.Event | None]
 
 _NOISE_BURST = 20_000.0
 _NOISE_PER_S = 2_000.0
@@ -60,11 +62,35 @@ _ANSWER = re.compile(rb"\s*[\[{].*[\"'](?:result|error)[\"']\s*:", re.DOTALL)
 _ID = re.compile(rb"[\"']id[\"']\s*:\s*[\"']?(\d{1,15})\b")
 
 
-class _Pending(NamedTuple):
-    """A request of ours that waits for its answer."""
+class _Pending:
+    """A request of ours that waits for its answer. `unread`: the peer certainly did not read it."""
 
-    future: asyncio.Future[dict[str, Any]]
-    progress: ProgressFnT | None
+    __slots__ = ("_method", "future", "progress", "unread")
+
+    def __init__(
+        self, method: str, future: asyncio.Future[dict[str, Any]], progress: ProgressFnT | None
+    ) -> None:
+        self._method = method
+        self.future = future
+        self.progress = progress
+        self.unread = False
+
+    def expire(self) -> None:
+        """Fail, since the time is up."""
+        if not self.future.done():
+            self.future.set_exception(RequestTimedOutError(f"Request {self._method!r} timed out"))
+
+    def end(self) -> None:
+        """Forget an outcome that is not waited for any more."""
+        if self.future.done() and not self.future.cancelled():
+            self.future.exception()  # mark as retrieved: the connection may have ended meanwhile
+
+
+class _Serving(NamedTuple):
+    """A request of the peer that is being answered."""
+
+    context: Inbound
+    task: PooledTask
 
 
 class LineChannel:
@@ -74,7 +100,8 @@ class LineChannel:
     frames makes a line of each: it replaces line ends within the frame by spaces, and adds one.
 
     Args:
-        write: Sends bytes to the peer; a BrokenPipeError means that the peer read none of them.
+        write: Sends bytes to the peer without waiting; a BrokenPipeError means that the peer read none of
+            them. If the peer is behind, it returns the event that is set once the peer has caught up.
         max_message_bytes: A longer line ends the channel.
         trusted: Do not cut off a peer that sends many requests, as a client does.
         inline: Methods that the gateway answers before it reads the next message.
@@ -84,7 +111,7 @@ class LineChannel:
 
     def __init__(
         self,
-        write: Callable[[bytes], Awaitable[None]],
+        write: Write,
         *,
         max_message_bytes: int,
         trusted: bool = False,
@@ -97,14 +124,18 @@ class LineChannel:
         self._inline = inline
         self._ids = ids
         self._waiting = True
-        self._inbound: dict[str | int, Inbound] = {}
+        self._inbound: dict[str | int, _Serving] = {}
         self._pending: dict[str | int, _Pending] = {}
+        self._outbox: list[tuple[bytes, _Pending | None]] = []
+        self._behind: anyio.Event | None = None
+        self._deadlines = DeadlineQueue()
         self._next_id = 0
         self._partial: list[bytes] = []
         self._partial_bytes = 0
         self._early: deque[bytes] = deque()
         self._handlers: tuple[OnRequest, OnNotify, OnNotifyIntercept | None] | None = None
         self._background = Background()
+        self._tasks = TaskPool(self._background)
         self._warned_unreadable = False
         self._noise = TokenBucket(per_s=_NOISE_PER_S, size=_NOISE_BURST, now=time.monotonic())
         self._noise_read = 0.0
@@ -147,7 +178,7 @@ class LineChannel:
         if not line.strip():
             self._count_noise(1)
             return
-        message = _parse(line)
+        message = parse(line)
         several = message if isinstance(message, list) else [message]
         readable = [
             entry for entry in several if isinstance(entry, dict) and ("method" in entry or "id" in entry)
@@ -203,16 +234,16 @@ class LineChannel:
 
     def _take_request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
         context = Inbound(self.notify, self.send_raw_request, request_id, params)
-        if (key := as_request_id(request_id)) is not None:
-            self._inbound[coerce_request_id(key)] = context
         if method in self._inline:
             self._waiting = True
-        self._spawn(self._serve, context, method, params)
+        task = self._spawn(self._serve, context, method, params)
+        if task is not None and (key := as_request_id(request_id)) is not None:
+            self._inbound[coerce_request_id(key)] = _Serving(context, task)
 
     def _cancel(self, request_id: Any) -> None:
-        if request_id is not None and (context := self._inbound.get(coerce_request_id(request_id))):
-            context.cancel_requested.set()
-            context.scope.cancel()
+        if request_id is not None and (serving := self._inbound.get(coerce_request_id(request_id))):
+            serving.context.cancel()
+            serving.task.cancel()
 
     def _take_progress(self, params: dict[str, Any]) -> bool:
         token, amount = params.get("progressToken"), params.get("progress")
@@ -287,37 +318,37 @@ class LineChannel:
             MCPError: The peer answered with an error, the time ran out (`REQUEST_TIMEOUT`), or the channel
                 ended (`CONNECTION_CLOSED`, with the reason).
         """
-        options = opts or CallOptions()
+        options = cast("RequestOptions", opts or {})
         if self._closed.is_set():
             raise ChannelClosedError(self.reason, unread=True)
         self._next_id += 1
         minted = f"{self._ids}{self._next_id}" if self._ids else self._next_id
         request_id = options.get("request_id", minted)
         progress = options.get("on_progress")
-        out = dict(params or {})
-        if progress is not None:
-            out["_meta"] = {**(out.get("_meta") or {}), "progressToken": request_id}
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        key = coerce_request_id(request_id)
-        self._pending[key] = _Pending(future, progress)
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
-        if out:
-            message["params"] = out
+        if progress is not None:
+            meta = (params or {}).get("_meta") or {}
+            message["params"] = {**(params or {}), "_meta": {**meta, "progressToken": request_id}}
+        elif params:
+            message["params"] = params
+        key = coerce_request_id(request_id)
+        loop = asyncio.get_running_loop()
+        self._pending[key] = pending = _Pending(method, loop.create_future(), progress)
+        if (deadline := _deadline_of(options, loop.time())) is not None:
+            self._deadlines.add(key, deadline, pending.expire)
         try:
-            limit_s = options.get("timeout")
-            with anyio.fail_after(limit_s) if limit_s is not None else nullcontext():
-                await self._send(message)
-                return await future
-        except TimeoutError:
+            self._put(message, pending)  # its answer is waited for, not a peer that is behind
+            return await pending.future
+        except RequestTimedOutError:
             await self._abandon(request_id, "timed out", options)
-            raise RequestTimedOutError(f"Request {method!r} timed out") from None
+            raise
         except anyio.get_cancelled_exc_class():
             await self._abandon(request_id, "cancelled by the caller", options)
             raise
         finally:
             self._pending.pop(key, None)
-            if future.done() and not future.cancelled():
-                future.exception()  # mark as retrieved: the connection may have ended meanwhile
+            self._deadlines.remove(key)
+            pending.end()
 
     async def notify(
         self,
@@ -329,17 +360,33 @@ class LineChannel:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = dict(params)
-        try:
+        if not self._closed.is_set():
             await self._send(message)
-        except MCPError:
-            log.debug("notification dropped", method=method, reason=self.reason)
 
     async def _send(self, message: dict[str, Any]) -> None:
+        """Send a message that has no answer; wait while the peer is behind."""
+        self._put(message)
+        if (behind := self._behind) is not None:
+            await behind.wait()
+
+    def _put(self, message: dict[str, Any], request: _Pending | None = None) -> None:
+        """Write a message, together with others while several requests are under way: a write costs more."""
+        self._outbox.append((to_json(message, inf_nan_mode="null"), request))
+        if len(self._inbound) + len(self._pending) <= 1:
+            self._flush()
+        elif len(self._outbox) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        outbox, self._outbox = self._outbox, []
+        if not outbox:
+            return
         try:
-            await self._write(to_json(message, inf_nan_mode="null") + b"\n")
-        except ConnectionError as error:
-            await self._closed.wait()  # the process is ending, and its end gives the reason
-            raise ChannelClosedError(self.reason, unread=isinstance(error, BrokenPipeError)) from None
+            self._behind = self._write(b"\n".join([*(line for line, _ in outbox), b""]))
+        except ConnectionError as error:  # the peer is ending, and its end gives the reason
+            for _, request in outbox:
+                if request is not None:
+                    request.unread = isinstance(error, BrokenPipeError)
 
     async def _abandon(self, request_id: str | int, why: str, options: CallOptions) -> None:
         if options.get("cancel_on_abandon", True) and not self._closed.is_set():
@@ -379,22 +426,25 @@ class LineChannel:
         """End the channel and fail every waiting request with the reason. Only the first reason counts."""
         if self._closed.is_set():
             return
+        self._flush()
         self.reason = reason
         self._closed.set()
         self._partial = []
         for pending in self._pending.values():
             if not pending.future.done():
-                pending.future.set_exception(ChannelClosedError(reason))
+                pending.future.set_exception(ChannelClosedError(reason, unread=pending.unread))
         self._pending.clear()
+        self._deadlines.close()
 
     async def closed(self) -> str:
         """Wait until the channel ends; returns the reason."""
         await self._closed.wait()
         return self.reason
 
-    def _spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+    def _spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> PooledTask | None:
         if self._background.is_open and not self._closed.is_set():
-            self._background.start(self._run_logged, function, *args)
+            return self._tasks.start(self._run_logged, function, *args)
+        return None
 
     async def _run_logged(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         try:
@@ -412,8 +462,7 @@ class LineChannel:
             return
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": context.request_id}
         try:
-            with context.scope:
-                answer["result"] = await self._handlers[0](context, method, params)
+            answer["result"] = await self._handlers[0](context, method, params)
         except Exception as error:  # noqa: BLE001  # the peer gets every error of a handler as its answer
             answer["error"] = _as_error(error, method)
         finally:
@@ -421,12 +470,17 @@ class LineChannel:
                 self._inbound.pop(coerce_request_id(key), None)
             if method in self._inline:
                 self._resume()
-        if context.cancel_requested.is_set():
+        if context.is_cancelled:
             return
         try:
             await self._send(answer)
         except PydanticSerializationError as error:  # without an answer the peer would wait for ever
             await self._send({"jsonrpc": "2.0", "id": context.request_id, "error": _as_error(error, method)})
+
+
+def _deadline_of(options: RequestOptions, now: float) -> Deadline | None:
+    limit_s = options.get("timeout")
+    return options.get("deadline") or (FixedDeadline(now + limit_s) if limit_s is not None else None)
 
 
 def _as_error(error: Exception, method: str) -> dict[str, Any]:
@@ -437,7 +491,7 @@ def _as_error(error: Exception, method: str) -> dict[str, Any]:
     return data.model_dump(exclude_none=True)
 
 
-def _parse(line: bytes) -> Any:
+def parse(line: bytes) -> Any:
     """Parse one line; invalid UTF-8 inside strings is replaced. `None` for a line that is not JSON."""
     line = line.removeprefix(_BOM)
     try:

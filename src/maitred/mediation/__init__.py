@@ -5,6 +5,9 @@ works as a library without a gateway; `service` and `factory` connect it to the 
 To add a transformer, implement the protocol `Transformer` of `base` and name it in `factory`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolContext, Transformer
 from maitred.mediation.llm import Estimate, LlmTransformer, ModelSpending
 from maitred.mediation.mediator import UNCATEGORIZED, Mediator, middleware
@@ -12,8 +15,10 @@ from maitred.mediation.memo import Memo, MemoEntry, MemoryStore, MemoStore
 from maitred.mediation.override_files import load_overrides
 from maitred.mediation.overrides import Overrides, OverrideTransformer, ToolOverride
 from maitred.mediation.proof import ProofVerdict, Ranker, prove
-from maitred.mediation.remote_overrides import fetch_overrides
 from maitred.mediation.rules import RuleTransformer
+
+if TYPE_CHECKING:  # it needs an HTTP client, which is slow to import: `__getattr__` imports it on first use
+    from maitred.mediation.remote_overrides import fetch_overrides
 
 __all__ = [
     "UNCATEGORIZED",
@@ -41,3 +46,10 @@ __all__ = [
     "middleware",
     "prove",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is slow to import when it is first used."""
+    if name != "fetch_overrides":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("maitred.mediation.remote_overrides").fetch_overrides

@@ -12,7 +12,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 import anyio
-import httpx2
 import structlog
 
 from maitred.config.interpolate import resolver
@@ -27,11 +26,9 @@ from maitred.mediation.override_files import load_overrides, overrides_of
 from maitred.mediation.overrides import Overrides, OverrideTransformer
 from maitred.mediation.proof import Ranker
 from maitred.mediation.proof_store import VERSION, Proofs
-from maitred.mediation.remote_overrides import UnreachableError, fetch_overrides
 from maitred.mediation.rules import RuleTransformer
 from maitred.mediation.service import MediationService, RememberedModel, ThreadedRules
 from maitred.model.tools import canonical, content_hash
-from maitred.tls import tls_context
 
 log = structlog.get_logger(__name__)
 
@@ -142,6 +139,11 @@ async def _community(settings: Settings) -> tuple[Sequence[Overrides], bool]:
     own = settings.mediation
     if not own.overrides_url:
         return [], True
+    import httpx2  # noqa: PLC0415  # slow to import, and most gateways fetch no overrides
+
+    from maitred.mediation.remote_overrides import UnreachableError, fetch_overrides  # noqa: PLC0415
+    from maitred.tls import tls_context  # noqa: PLC0415
+
     try:
         async with httpx2.AsyncClient(verify=tls_context()) as client:
             with anyio.fail_after(_FETCH_S):

@@ -21,6 +21,7 @@ from maitred.mediation.sentences import (
     stems,
 )
 from maitred.mediation.words import SpelledName, certain_words, spell
+from maitred.model.pages import name_in_page
 
 _RESPELLED = 0.6
 _INFERRED = 0.5
@@ -80,8 +81,9 @@ class RuleTransformer:
     def _transform_tool(self, tool: SourceTool) -> EnhancedTool | None:
         properties = _properties(tool.input_schema)
         short = len(tool.description.split()) <= _SHORT_TEXT
-        context = certain_words([tool.name, *properties, *([tool.description] if short else [])])
-        name = spell(tool.name, context, is_tool=True)
+        own_name = name_in_page(tool.name)
+        context = certain_words([own_name, *properties, *([tool.description] if short else [])])
+        name = spell(own_name, context, is_tool=True)
         parameters = {parameter: spell(parameter, context) for parameter in properties}
         sentence = describe(name, list(parameters.values()))
         description = _description(tool.description, name, sentence)

@@ -25,6 +25,7 @@ from maitred.mediation.proof import ProofVerdict
 from maitred.mediation.proof_store import Proofs, Verdicts
 from maitred.mediation.rules import RuleTransformer
 from maitred.model.categories import ToolChoice
+from maitred.model.pages import split_mark
 from maitred.model.tools import Mediation, Tool, ToolKey, canonical, content_hash
 from maitred.model.tools import RawTool as ServerTool
 
@@ -213,9 +214,9 @@ class MediationService:
     async def _drafts(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
         """Proposals without proof; those that need one are "unproven"."""
         originals = [_source_tool(tool) for tool in tools]
-        answers = await self._mediator.enhance(originals, _of(server))
+        answers = await self._mediator.enhance(list(map(_without_mark, originals)), _of(server))
         return [
-            Proposal(before=before, after=after, state=self._state(tool.key, after))
+            Proposal(before=before, after=_marked(before, after), state=self._state(tool.key, after))
             for tool, before, after in zip(tools, originals, answers, strict=True)
         ]
 
@@ -285,7 +286,9 @@ class MediationService:
 
     async def _unanswered_tools(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
         """The tools without an answer from a transformer above the language model."""
-        originals = [_source_tool(tool) for tool in tools if self._choice(tool.key) != "reject"]
+        originals = [
+            _without_mark(_source_tool(tool)) for tool in tools if self._choice(tool.key) != "reject"
+        ]
         answers = await self._above.enhance(originals, _of(server))
         return [tool for tool, answer in zip(originals, answers, strict=True) if answer.enhanced_by == _NONE]
 
@@ -321,6 +324,23 @@ def _source_tool(tool: ServerTool) -> SourceTool:
         input_schema=schema if isinstance(schema, dict) else None,
         annotations=tool.annotations,
     )
+
+
+def _without_mark(tool: SourceTool) -> SourceTool:
+    """A tool without the mark that says that its description is of a web page."""
+    return replace(tool, description=split_mark(tool.description)[1])
+
+
+def _marked(before: SourceTool, after: EnhancedTool) -> EnhancedTool:
+    """A proposal with the mark of its page, since it may repeat the page; an operator's text needs none."""
+    page_mark, _ = split_mark(before.description)
+    if not page_mark or (after.enhanced_by == OverrideTransformer.name and _is_rewritten(before, after)):
+        return after
+    return replace(after, description=f"{page_mark}{after.description}")
+
+
+def _is_rewritten(before: SourceTool, after: EnhancedTool) -> bool:
+    return after.description != split_mark(before.description)[1]
 
 
 def _as_it_is(tool: SourceTool) -> EnhancedTool:

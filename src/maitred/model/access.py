@@ -134,7 +134,7 @@ def _is_covered(name: str, limit: frozenset[str] | None) -> bool:
 
 
 ViewerEra = Literal["handshake", "stateless"]
-Surface = Literal["", "mcp", "http", "cli"]
+Surface = Literal["", "mcp", "http", "cli", "web"]
 
 
 @dataclass(frozen=True, kw_only=True)

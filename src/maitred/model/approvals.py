@@ -13,6 +13,7 @@ EventKind = Literal[
     "registered",
     "auto_approved",
     "approved",
+    "part_approved",
     "rejected",
     "suspended",
     "resumed",
@@ -59,7 +60,8 @@ class Event:
     """One event of a registered server.
 
     `registered` and the decisions carry the whole binding of their subject, the changes the new hash;
-    suspended, resumed and withdrawn carry none. `who` is a principal, `why` its words, `at` a UTC time.
+    suspended, resumed and withdrawn carry none. The definition of `part_approved` has some parts as they
+    are now, and all others as they were approved. `who` is a principal, `why` its words, `at` a UTC time.
     """
 
     kind: EventKind

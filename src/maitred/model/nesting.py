@@ -1,7 +1,9 @@
 """How deeply a JSON value is nested, found level by level: recursion ends where a value is hostile."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def depth_within(value: Any, limit: int) -> bool:
@@ -17,3 +19,22 @@ def depth_within(value: Any, limit: int) -> bool:
         if not level:
             return True
     return False
+
+
+def size_of(value: Any, limit: int) -> tuple[int, int]:
+    """How many levels a JSON value has, and how many parts; what is deeper than `limit` does not count."""
+    depth = parts = 0
+    level: list[Any] = [value]
+    while level and depth <= limit:
+        depth += 1
+        parts += len(level)
+        deeper: list[Any] = []
+        for item in level:
+            if type(item) in _LEAVES:  # quicker to know than that it is no mapping
+                continue
+            if isinstance(item, Mapping):
+                deeper.extend(item.values())
+            elif isinstance(item, list | tuple):
+                deeper.extend(item)
+        level = deeper
+    return depth, parts

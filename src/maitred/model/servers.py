@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Literal
 
+from maitred.model.browsers import BrowserOptions
+from maitred.model.pages import PageOptions
 from maitred.model.tools import canonical, content_hash
 
 EraChoice = Literal["auto", "handshake", "stateless"]
@@ -29,7 +31,9 @@ _NOT_REACH: Final = _NOT_RUN | frozenset(
 )
 """Keys that do not decide which server it is: if they change, knowledge of it and its approval stay."""
 
-_NEWER: Final = ("image", "auth")
+_BROWSER: Final = "Chrome on this machine"
+_PAGES: Final = "web pages in the browsers of this gateway"
+_NEWER: Final = ("image", "auth", "browser", "pages")
 """Keys that count only if they are set, so that fingerprints of older versions stay the same."""
 
 
@@ -95,6 +99,7 @@ class ServerSpec:
     """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved.
 
     `transport` is the name of an entry of `maitred.model.transports`.
+    `browser` and `pages` are what the operator decides about a server of the transport of that name.
     `visibility` declares its facts and rules for `maitred.visibility.declarations`; `result_tools` says
     whether its results may bring tools. With `auth` a person logs in to it by OAuth. `overrides`, from a
     manifest, has the form of one server in a file of overrides. With `allowed_origins`, links in its results
@@ -121,6 +126,8 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict)
     auth: OAuth | None = None
     image: str = ""
+    browser: BrowserOptions | None = None
+    pages: PageOptions | None = None
     era: EraChoice = "auto"
     enabled: bool = True
     start: StartChoice = "on_demand"
@@ -138,6 +145,11 @@ class ServerSpec:
     registered: bool = False
     exempted: tuple[str, ...] = ()
     cage: Cage | None = None
+
+    @property
+    def is_distrusted(self) -> bool:
+        """Whether admission withholds all of it that no person approved: a registered server, and pages."""
+        return self.registered or self.pages is not None
 
     @property
     def usable(self) -> bool:
@@ -165,7 +177,9 @@ class ServerSpec:
         return (
             shlex.join([self.command, *self.args])
             if self.command
-            else self.url or self.image or "in this process"
+            else self.url
+            or self.image
+            or (_BROWSER if self.browser else _PAGES if self.pages else "in this process")
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from maitred.model.access import LOCAL, Viewer
 from maitred.model.servers import Cage, Health, ServerSpec, Share
 from maitred.model.tools import canonical
-from maitred.model.transports import is_composed, reach_of
+from maitred.model.transports import TRANSPORTS, is_composed, reach_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,11 +39,16 @@ def sharer_of(viewer: Viewer) -> Sharer:
     return Sharer(principal=viewer.principal, client=own.client or viewer.connection, folder=own.folder)
 
 
+def owner_name(sharer: Sharer) -> str:
+    """The principal that owns what a sharer makes; empty for the local user, who owns what no other does."""
+    return "" if sharer.principal == LOCAL else sharer.principal
+
+
 def share_key(share: Share, sharer: Sharer) -> str:
     """The key of the instance that serves a sharer; empty for the default instance."""
     if share == "all":
         return ""
-    who = "" if sharer.principal == LOCAL else sharer.principal
+    who = owner_name(sharer)
     part = {"principal": "", "project": sharer.folder, "client": sharer.client}[share]
     return canonical([share, who, part]).decode() if who or part else ""
 
@@ -154,6 +159,8 @@ def sharing_of(spec: ServerSpec, title: str = "") -> Sharing:
         return Sharing("all", "the gateway runs it")
     if spec.share != "auto":
         return Sharing(spec.share, "it is configured so")
+    if (kind := TRANSPORTS.get(spec.transport)) is not None and kind.of_client:
+        return Sharing("client", _BROWSER)
     for word in (spec.command, *spec.args, spec.image):
         if (found := KNOWN.get(_package(word))) is not None:
             return found

@@ -62,7 +62,7 @@ def created_task(wire: Mapping[str, Any]) -> Json | None:
 
 def is_task(wire: Mapping[str, Any]) -> bool:
     """Whether an answer on its way through the steps is a new task."""
-    return wire.get("resultType") == "task"
+    return wire.get("resultType") == "task" and isinstance(wire.get("taskId"), str)
 
 
 def from_handshake(task: Mapping[str, Any]) -> Json:
@@ -75,7 +75,7 @@ def for_handshake(state: Mapping[str, Any]) -> Json:
     names = {new: old for old, new in _TIMES.items()}
     out = {names.get(key, key): state[key] for key in _STATE if key in state}
     result = state.get("result")
-    if isinstance(result, Mapping) and result.get("isError") and out["status"] == "completed":
+    if isinstance(result, Mapping) and result.get("isError") and out.get("status") == "completed":
         out["status"] = "failed"
     return out
 

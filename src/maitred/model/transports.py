@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, get_args
 
-Key = Literal["command", "url", "image", ""]
+Key = Literal["command", "url", "image", "browser", "pages", ""]
 Reach = Literal["program", "network", "image", "internal"]
 
 _PROGRAM_KEYS: Final = frozenset(
@@ -46,6 +46,9 @@ class TransportKind:
         composed: The gateway runs the tools itself, and a call of one consists of calls of other tools. Only
             those count for limits.
         loses_silently: The server can forget a session without a sign; the gateway has to ping it.
+        of_client: Each client has an instance of its own, unless the configuration says otherwise.
+        keeps: Its servers start with the gateway, since what they offer comes from outside at any time.
+        reports_facts: The server reports the facts that visibility rules read; calls change none.
 
     Raises:
         ValueError: The entry contradicts itself.
@@ -64,6 +67,9 @@ class TransportKind:
     judged: bool = True
     composed: bool = False
     loses_silently: bool = False
+    of_client: bool = False
+    reports_facts: bool = False
+    keeps: bool = False
 
     def __post_init__(self) -> None:
         """Refuse an entry that the checks could not judge."""
@@ -128,6 +134,15 @@ _KINDS: Final = (
         keys=frozenset(["image", *_PROGRAM_KEYS]),
         in_manifests=True,
     ),
+    TransportKind(
+        name="browser",
+        key="browser",
+        reach="internal",
+        keys=frozenset(["browser"]),
+        of_client=True,
+        reports_facts=True,
+    ),
+    TransportKind(name="pages", key="pages", reach="internal", keys=frozenset(["pages"]), keeps=True),
     TransportKind(name="memory", key="", reach="internal"),
     TransportKind(name="chain", key="", reach="internal", judged=False, composed=True),
 )
@@ -164,6 +179,12 @@ def is_composed(name: str) -> bool:
     """Whether a call of a tool of this transport consists of calls of other tools."""
     kind = TRANSPORTS.get(name)
     return kind is not None and kind.composed
+
+
+def reports_facts(name: str) -> bool:
+    """Whether a server of this transport reports its facts itself."""
+    kind = TRANSPORTS.get(name)
+    return kind is not None and kind.reports_facts
 
 
 def is_framing(header: str) -> bool:

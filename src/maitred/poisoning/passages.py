@@ -9,14 +9,21 @@ import binascii
 import codecs
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
+
+from maitred.poisoning.confusables import fold
 
 MAX_CHARACTERS: Final = 200_000
 """Characters of one definition that the scan reads; a finding says that there are more."""
 
+SHORT: Final = 400
+"""Characters of a text that is worth a place in a cache: parameters of many tools have the same text."""
+
+_CACHED: Final = 8_192
 _MAX_DEPTH = 200
 _MAX_SENTENCE = 600
 _EXCERPT = 160
@@ -126,6 +133,18 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
         yield from _pieces(start, text[start : match.end()])
         start = match.end()
     yield from _pieces(start, text[start:])
+
+
+def folded_sentences(text: str) -> Sequence[tuple[str, str]]:
+    """Return the sentences of a text, whose gaps are closed, each with its folded form."""
+    return _folded_short(text) if len(text) <= SHORT else _folded_sentences(text)
+
+
+def _folded_sentences(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple((part, " ".join(fold(part).split())) for _, part in sentences(close_gaps(text)))
+
+
+_folded_short = lru_cache(maxsize=_CACHED)(_folded_sentences)
 
 
 def _pieces(start: int, sentence: str) -> Iterator[tuple[int, str]]:

@@ -8,17 +8,20 @@ lose the characters that the scan looks for.
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import tee
 from typing import Any, Final
 
 from maitred.model.approvals import Severity
-from maitred.poisoning.characters import signs
+from maitred.poisoning.characters import HiddenCharacters, signs
 from maitred.poisoning.confusables import fold
 from maitred.poisoning.ideas import ideas_in, mask
 from maitred.poisoning.passages import (
     MAX_CHARACTERS,
+    SHORT,
     Passage,
-    close_gaps,
     decode_parts,
+    folded_sentences,
     passages,
     quote_text,
     rotate_letters,
@@ -29,7 +32,7 @@ from maitred.poisoning.rules.conduct import CONDUCT
 from maitred.poisoning.rules.exfiltration import TAKING
 from maitred.poisoning.rules.orders import ORDERS
 from maitred.poisoning.rules.scope import SCOPE
-from maitred.poisoning.scorer import Scorer, bundled_scorer
+from maitred.poisoning.scorer import Score, Scorer, bundled_scorer
 from maitred.poisoning.subjects import ASKED_FOR, excused_ideas
 from maitred.poisoning.tool_index import ToolNameLookup
 from maitred.poisoning.tool_names import ToolNames
@@ -164,7 +167,8 @@ class PoisonScan:
         by_place: dict[tuple[str, str], PoisonFinding] = {}
         remaining = MAX_CHARACTERS
         excused_matters = excused_ideas(server, definition, self._names.of(server))
-        for passage in passages(definition):
+        read, read_again = tee(passages(definition))  # the scorer may read further than the rules
+        for passage in read:
             part = (
                 passage if len(passage.text) <= remaining else replace(passage, text=passage.text[:remaining])
             )
@@ -178,12 +182,13 @@ class PoisonScan:
                 break
         findings = [*by_place.values(), *_combined_weak_signs(by_place.values())]
         if self._scorer is not None:
-            findings = _with_score(findings, self._scorer(), definition)
+            scorer = self._scorer()
+            findings = _with_score(findings, scorer.score(definition, read_again), scorer)
         return sorted(findings, key=lambda one: _ORDER.index(one.severity))
 
     def _of_passage(self, server: str, passage: Passage, excused_matters: int) -> Iterator[PoisonFinding]:
         text, where = passage.text, passage.where
-        for sign in signs(text, label=passage.label):
+        for sign in _signs(text, label=passage.label):
             yield _make_finding(sign.id, where, sign.shown, sign.severity, sign.reason)
         if passage.label:
             yield from _of_label(where, text, excused_matters)
@@ -191,19 +196,44 @@ class PoisonScan:
         if _RECIPIENT.match(text) and _FILLED_IN.search(where.lower()):
             yield _make_finding("send-out", where, text, "ask", "it fills in who gets a copy")
         extra_ideas = ASKED_FOR if _PARAMETER.search(where) else 0
-        for coded in decode_parts(text):
-            reason = f"text in {coded.how} that says: {quote_text(coded.text)[:_SHOWN]}"
-            severity: Severity = "refuse" if _orders(coded.text) else "warn"
-            yield _make_finding("encoded", where, coded.shown, severity, reason)
-        announces_cipher = bool(_CIPHER.search(text.lower()))
-        for _, sentence in sentences(close_gaps(text)):
-            folded = " ".join(fold(sentence).split())
+        coded, announces_cipher = _coded_parts(text)
+        for shown, severity, reason in coded:
+            yield _make_finding("encoded", where, shown, severity, reason)
+        for sentence, folded in folded_sentences(text):
             for one in _of_sentence(where, folded, sentence, excused_matters, extra_ideas):
                 if one.rule not in _ABOUT_TOOLS or not self._names.are_own(server, sentence):
                     yield one
             yield from _of_cipher(where, folded, sentence, announced=announces_cipher)
             for reason in self._names.foreign_tool_reasons(server, text, sentence):
                 yield _make_finding("other-tools", where, sentence, "ask", reason)
+
+
+def _signs(text: str, *, label: bool) -> Sequence[HiddenCharacters]:
+    return _signs_of_short(text, label=label) if len(text) <= SHORT else tuple(signs(text, label=label))
+
+
+@lru_cache(maxsize=8_192)
+def _signs_of_short(text: str, *, label: bool) -> Sequence[HiddenCharacters]:
+    return tuple(signs(text, label=label))
+
+
+_Coded = tuple[Sequence[tuple[str, Severity, str]], bool]
+
+
+def _coded_parts(text: str) -> _Coded:
+    """The coded parts of a text, each with a severity and a reason, and whether it announces a cipher."""
+    return _coded_of_short(text) if len(text) <= SHORT else _decoded(text)
+
+
+def _decoded(text: str) -> _Coded:
+    found: list[tuple[str, Severity, str]] = []
+    for coded in decode_parts(text):
+        reason = f"text in {coded.how} that says: {quote_text(coded.text)[:_SHOWN]}"
+        found.append((coded.shown, "refuse" if _orders(coded.text) else "warn", reason))
+    return found, bool(_CIPHER.search(text.lower()))
+
+
+_coded_of_short = lru_cache(maxsize=8_192)(_decoded)
 
 
 def scan_text(text: str) -> Sequence[PoisonFinding]:
@@ -229,8 +259,7 @@ def _of_text(text: str) -> Iterator[PoisonFinding]:
         if _RULES_OF_TEXT.broken_rules(" ".join(fold(coded.text).split())):
             reason = f"text in {coded.how} that says: {quote_text(coded.text)[:_SHOWN]}"
             yield _make_finding("encoded", "", coded.shown, "refuse", reason)
-    for _, sentence in sentences(close_gaps(text)):
-        folded = " ".join(fold(sentence).split())
+    for sentence, folded in folded_sentences(text):
         if not _TO_A_MODEL.search(folded) or _WARNS.search(folded):
             continue
         for rule in _RULES_OF_TEXT.broken_rules(folded):
@@ -262,14 +291,21 @@ def _of_sentence(
 
 def _of_cipher(where: str, folded: str, shown: str, *, announced: bool) -> Iterator[PoisonFinding]:
     """Report orders in rot13 or reversed letters, where the text says so or is not plain English."""
+    for reason in _ciphered(folded, announced=announced):
+        yield _make_finding("encoded", where, shown, "refuse", reason)
+
+
+@lru_cache(maxsize=8_192)
+def _ciphered(folded: str, *, announced: bool) -> tuple[str, ...]:
     if not folded.isascii() or len(_LETTERS.findall(folded)) < _LEAST_CIPHERED:
-        return
+        return ()
     if not announced and _PLAIN.search(folded):
-        return
-    for plain in (rotate_letters(folded), folded[::-1]):
-        if len(set(_PLAIN.findall(plain))) > 1 and _orders(plain):
-            reason = f"a ciphered text that says: {quote_text(plain)[:_SHOWN]}"
-            yield _make_finding("encoded", where, shown, "refuse", reason)
+        return ()
+    return tuple(
+        f"a ciphered text that says: {quote_text(plain)[:_SHOWN]}"
+        for plain in (rotate_letters(folded), folded[::-1])
+        if len(set(_PLAIN.findall(plain))) > 1 and _orders(plain)
+    )
 
 
 def _orders(plain: str) -> bool:
@@ -292,15 +328,12 @@ def _combined_weak_signs(findings: Collection[PoisonFinding]) -> Iterator[Poison
         yield _make_finding("several", first.where, first.excerpt, "ask", reason)
 
 
-def _with_score(
-    findings: Sequence[PoisonFinding], scorer: Scorer, definition: Mapping[str, Any]
-) -> list[PoisonFinding]:
+def _with_score(findings: Sequence[PoisonFinding], score: Score, scorer: Scorer) -> list[PoisonFinding]:
     """Combine the findings with the score of the trained scorer, which can give no reason but the sentence.
 
     A low score weakens only findings about wording, and only if the whole text was read. The scorer knows
     nothing of hidden or repeated text, or of text that it did not read.
     """
-    score = scorer.score(definition)
     if score.clears and not any(one.rule == "too-much" for one in findings):
         return [replace(one, severity="warn") if _is_taken_back(one) else one for one in findings]
     if score.value < scorer.weights.held_from or any(one.severity != "warn" for one in findings):

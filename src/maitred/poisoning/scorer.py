@@ -10,9 +10,10 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -22,12 +23,12 @@ from numpy.typing import NDArray
 
 from maitred.model.tools import canonical, content_hash
 from maitred.poisoning.confusables import fold
-from maitred.poisoning.passages import MAX_CHARACTERS, close_gaps, passages, sentences
+from maitred.poisoning.passages import MAX_CHARACTERS, Passage, folded_sentences, passages
 
 SIZE: Final = 1 << 20
 """Places in the table of weights."""
 
-Places = NDArray[np.int64]
+Places = NDArray[np.int32]
 Values = NDArray[np.float32]
 
 _MOST_WORDS: Final = 120
@@ -105,6 +106,11 @@ class Table:
     values: NDArray[np.float32]
     bias: float
 
+    @cached_property
+    def relation(self) -> tuple[float, float]:
+        """The weights of a sentence that is related to its definition, and of one that is not."""
+        return float(self.values[_RELATED_PLACE]), float(self.values[_UNRELATED_PLACE])
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceFeatures:
@@ -121,13 +127,13 @@ class SentenceFeatures:
     def score(self, total: float, table: Table, subjects: frozenset[str]) -> float:
         """Score the sentence within a definition about these subjects; `total` is the result of `total()`."""
         related = self._relation(subjects)
-        total += sum(float(table.values[place]) * value for place, value in related)
+        total += sum(weight * value for weight, (_, value) in zip(table.relation, related, strict=True))
         return total * self._scale + table.bias
 
     def features(self, subjects: frozenset[str]) -> tuple[Places, Values]:
         """Return all places and their values, for training."""
         related = self._relation(subjects)
-        places = [self.plain, self.runs, np.array([place for place, _ in related], dtype=np.int64)]
+        places = [self.plain, self.runs, np.array([place for place, _ in related], dtype=np.int32)]
         values = np.ones(len(self.plain) + len(self.runs) + 2, dtype=np.float32)
         values[len(self.plain) :] = _RUN_VALUE
         values[-2:] = [value for _, value in related]
@@ -253,7 +259,9 @@ def _places(parts: Sequence[_Hashes], count: int) -> list[Places]:
     first[1:] = ordered[1:] != ordered[:-1]
     ordered = ordered[first]
     ends = np.searchsorted(ordered, np.arange(1, count, dtype=np.uint64) << _OWNER_SHIFT)
-    return np.split((ordered & np.uint64(SIZE - 1)).astype(np.int64), ends)
+    every = (ordered & np.uint64(SIZE - 1)).astype(np.int32)
+    bounds = [0, *ends.tolist(), len(every)]
+    return [every[start:end] for start, end in pairwise(bounds)]  # faster than `split`
 
 
 def _spread(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -270,7 +278,7 @@ _RELATED_PLACE, _UNRELATED_PLACE = (
 
 WEIGHTS: Final = Path(__file__).parent / "weights" / "poison.npz"
 _MOST_SCORES: Final = 16_384
-_MOST_FEATURES: Final = 16_384
+_MOST_FEATURES: Final = 4_096
 _MOST: Final = 400
 _LEAST_WORDS: Final = 4
 _LOOKED_AT: Final = 120
@@ -316,15 +324,16 @@ class ScorerWeights:
     slope: float
 
 
-def read_sentences(definition: Mapping[str, Any]) -> Iterator[ScoredSentence]:
-    """Yield the sentences of a definition in its order, at most 400."""
+def read_sentences(
+    definition: Mapping[str, Any], read: Iterable[Passage] | None = None
+) -> Iterator[ScoredSentence]:
+    """Yield the sentences of a definition in its order, at most 400; `read` are its passages, if known."""
     remaining, count = MAX_CHARACTERS, 0
-    for passage in passages(definition):
+    for passage in passages(definition) if read is None else read:
         text = passage.text[:remaining]
         remaining -= len(text)
-        parts = [text] if passage.label else [part for _, part in sentences(close_gaps(text))]
-        for part in parts:
-            folded = " ".join(fold(part).split())
+        parts = [(text, " ".join(fold(text).split()))] if passage.label else folded_sentences(text)
+        for part, folded in parts:
             if not passage.label and len(set(folded.split(" ")[:_LOOKED_AT])) < _LEAST_WORDS:
                 continue  # a repeated word says nothing, and scores like nothing in the training data
             yield ScoredSentence(where=passage.where, shown=part, folded=folded, label=passage.label)
@@ -354,21 +363,21 @@ class Scorer:
         self._features: dict[tuple[str, str, bool], tuple[SentenceFeatures, float]] = {}
         self._scores: dict[str, Score] = {}
 
-    def score(self, definition: Mapping[str, Any]) -> Score:
-        """Return the highest score of any sentence of a definition."""
+    def score(self, definition: Mapping[str, Any], read: Iterable[Passage] | None = None) -> Score:
+        """Return the highest score of any sentence of a definition; `read` are its passages, if known."""
         try:
             key = content_hash(canonical(definition))
         except RecursionError:  # nested deeper than the JSON of an honest server
-            return self._score(definition)
+            return self._score(definition, read)
         score = self._scores.get(key)
         if score is None:
-            score = self._scores[key] = self._score(definition)
+            score = self._scores[key] = self._score(definition, read)
             if len(self._scores) > _MOST_SCORES:  # several threads may do this at once
                 self._scores.clear()
         return score
 
-    def _score(self, definition: Mapping[str, Any]) -> Score:
-        sentences_read = list(read_sentences(definition))
+    def _score(self, definition: Mapping[str, Any], read: Iterable[Passage] | None) -> Score:
+        sentences_read = list(read_sentences(definition, read))
         subjects = about(definition, sentences_read)
         best = Score(value=float("-inf"))
         keys = [(one.folded, kind_of(one.where), one.label) for one in sentences_read]

@@ -5,11 +5,12 @@ other servers publish. This module knows no rules, so it loads fast.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
 from maitred.poisoning.confusables import latin
+from maitred.shared_map import SharedMap
 
 DISTINCT: Final = re.compile(r"[^\W_][\w.-]*[_.-][\w.-]*\w|[a-z]+[A-Z]\w+")
 """A name that is no everyday word."""
@@ -33,15 +34,15 @@ class ToolNameIndex:
 
     def __init__(self, names: Mapping[str, Collection[str]] | None = None) -> None:
         self.names: Mapping[str, Collection[str]] = {}
-        self._by_name: dict[str, Servers] = {}
-        self._by_look: dict[str, Servers] = {}
+        self._by_name: SharedMap[str, Servers] = SharedMap()
+        self._by_look: SharedMap[str, Servers] = SharedMap()
         self._use(names or {})
 
     def with_names(self, names: Mapping[str, Collection[str]]) -> "ToolNameIndex":
         """The index of other names; it costs only what has changed."""
         changed = ToolNameIndex()
         changed.names = self.names
-        changed._by_name, changed._by_look = dict(self._by_name), dict(self._by_look)
+        changed._by_name, changed._by_look = self._by_name, self._by_look
         changed._use(names)
         return changed
 
@@ -61,19 +62,30 @@ class ToolNameIndex:
         return next((server for server in self._by_look.get(_look(name), ()) if server != but), "")
 
     def _use(self, names: Mapping[str, Collection[str]]) -> None:
-        for server in self.names.keys() | names.keys():
-            before, after = self.names.get(server, ()), names.get(server, ())
-            if before is after or before == after:
-                continue
-            for table, keys in ((self._by_name, _names), (self._by_look, _looks)):
-                old, new = keys(before), keys(after)
-                for key in old - new:
-                    table[key] = tuple(one for one in table[key] if one != server)
-                    if not table[key]:
-                        del table[key]
-                for key in new - old:
-                    table[key] = tuple(sorted((*table.get(key, ()), server)))
+        changed = {
+            server: (before, after)
+            for server in self.names.keys() | names.keys()
+            if (before := self.names.get(server, ())) is not (after := names.get(server, ()))
+        }
+        self._by_name = _with_servers(self._by_name, changed, _names)
+        self._by_look = _with_servers(self._by_look, changed, _looks)
         self.names = dict(names)
+
+
+def _with_servers(
+    table: SharedMap[str, Servers],
+    changed: Mapping[str, tuple[Collection[str], Collection[str]]],
+    keys: Callable[[Iterable[str]], set[str]],
+) -> SharedMap[str, Servers]:
+    """A table of servers by key, after some servers have other tools than before."""
+    groups: dict[str, Servers] = {}
+    for server, (before, after) in changed.items():
+        old, new = keys(before), keys(after)
+        for key in old ^ new:
+            there = groups[key] if key in groups else table.get(key, ())
+            others = [one for one in there if one != server]
+            groups[key] = tuple(sorted([*others, server] if key in new else others))
+    return table.updated({key: servers for key, servers in groups.items() if servers}, groups)
 
 
 class OtherTools:
@@ -109,7 +121,7 @@ class OtherTools:
         )
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def is_distinct(tool: str) -> bool:
     """Whether a name is no everyday word."""
     return DISTINCT.fullmatch(tool) is not None
@@ -123,7 +135,7 @@ def _looks(tools: Iterable[str]) -> set[str]:
     return {_look(tool) for tool in tools}
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def _look(name: str) -> str:
     plain = latin(name).casefold()
     return "".join(c for c in plain if c.isalnum()) or plain

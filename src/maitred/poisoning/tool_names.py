@@ -6,6 +6,7 @@ operation of its own, since servers choose the same names.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from maitred.poisoning.ideas import ideas_in, mask
@@ -66,13 +67,13 @@ class ToolNames:
 
     def foreign_tool_reasons(self, server: str, text: str, sentence: str) -> Iterator[str]:
         """Yield a reason for each problem with the tools that a sentence of a text names."""
-        if not _NAMED.search(sentence):
+        if not (names := _names_in(sentence)):
             return
         own = self.of(server)
         order = _CALLED.search(sentence) if own and ("_" in sentence or "-" in sentence) else None
         if own and order and order[1].lower() not in own and not _resembles(order[1], server):
             yield f"it has the model call {order[1]!r}, which is not a tool of this server"
-        for name in (token.strip(".-") for token in _NAMED.findall(sentence)):
+        for name in names:
             if (
                 self._others.has(name.lower(), but=server)
                 and not self._is_own(server, name.lower())
@@ -86,6 +87,11 @@ class ToolNames:
         if name not in self.of(server):
             return False
         return any(tool.lower() == name and is_distinct(tool) for tool in self._names.get(server, ()))
+
+
+@lru_cache(maxsize=8_192)  # servers repeat sentences
+def _names_in(sentence: str) -> tuple[str, ...]:
+    return tuple(token.strip(".-") for token in _NAMED.findall(sentence))
 
 
 def _resembles(name: str, server: str) -> bool:

@@ -13,7 +13,8 @@ from cachetools import LRUCache
 
 from maitred.config.redaction import redact
 from maitred.errors import StoreError
-from maitred.search.base import Embedder, ToolDocument, Vectors
+from maitred.heap import trim_heap
+from maitred.search.base import Embedder, Vectors
 from maitred.search.results import Semantics
 
 if TYPE_CHECKING:  # the gateway starts without numpy
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # the gateway starts without numpy
 
 log = structlog.get_logger(__name__)
 
-_CACHED_QUERIES = 1_000
+_CACHED_QUERIES = 256
 _BATCH = 64
 _QUICK_BATCH = 2_048
 _WAIT_S = 1.0
@@ -31,6 +32,7 @@ _RETRY_S = 30.0
 _MAX_CLAUSES = 8
 _LENGTH_ERROR = 0.02
 _FLOAT16_BYTES = 2
+_MANY = 1_000
 _PRUNE_SHARE = 8
 """Obsolete vectors are looked for once an eighth of all was made again, since each look reads them all."""
 
@@ -143,6 +145,15 @@ class BackgroundVectors:
         self._queries[phrase] = vectors
         return vectors
 
+    def complete(self, trial: "HybridIndex") -> None:
+        """Embed what a trial index lacks, in the thread of the caller; if that fails, words are left."""
+        if self._embedder is None or self._why:
+            return
+        try:
+            _embed(self._embedder, list(trial.pending())[-_BATCH:], trial)
+        except Exception as error:  # noqa: BLE001  # whatever an embedder raises, words are left
+            log.warning("a trial text cannot be embedded", reason=type(error).__name__)
+
     @staticmethod
     async def _ask(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         if embedder.is_quick:
@@ -160,16 +171,19 @@ class BackgroundVectors:
         if embedder is None or index is None:
             return
         unembedded = await anyio.to_thread.run_sync(index.pending)
-        stored = await self._load([one.digest for one in unembedded.values()])
+        stored = await self._load(set(unembedded.values()))
         pending = await anyio.to_thread.run_sync(self._take_over, unembedded, stored, index)
         rows = list(pending)
         batch = _QUICK_BATCH if embedder.is_quick else _BATCH
         for start in range(0, len(rows), batch):
-            part = {row: pending[row] for row in rows[start : start + batch]}
+            part = rows[start : start + batch]
             fresh = await anyio.to_thread.run_sync(_embed, embedder, part, index, abandon_on_cancel=True)
             self.version += 1
             await self._save(fresh)
         self._recover()
+        if len(unembedded) >= _MANY:
+            del unembedded, stored
+            await anyio.to_thread.run_sync(trim_heap)
         self._unpruned += len(rows)
         if rows and self._unpruned * _PRUNE_SHARE >= index.tools and not self._not_kept and not index.missing:
             await self._prune(index)
@@ -194,23 +208,25 @@ class BackgroundVectors:
         return self._new_embedder
 
     def _take_over(
-        self, pending: dict[int, ToolDocument], stored: Mapping[str, bytes], index: "HybridIndex"
-    ) -> dict[int, ToolDocument]:
-        """Give the index the stored vectors; return the documents that still need one."""
+        self, pending: dict[int, str], stored: Mapping[str, bytes], index: "HybridIndex"
+    ) -> dict[int, str]:
+        """Give the index the stored vectors; return the digests of what still needs one."""
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
-        bodies = {row: stored.get(one.digest, b"") for row, one in pending.items()}
-        bodies = {row: body for row, body in bodies.items() if len(body) == self._bytes}
-        if not bodies:
-            return pending
-        vectors = np.frombuffer(b"".join(bodies.values()), np.float16).reshape(len(bodies), -1)
-        with np.errstate(all="ignore"):  # damaged vectors may have any value
-            lengths = np.linalg.norm(vectors.astype(np.float32), axis=1)
-        sound = (np.abs(lengths - 1) < _LENGTH_ERROR) | (lengths == 0)  # zero: no word of the tool is known
-        restored = {row: pending[row] for row, good in zip(bodies, sound, strict=True) if good}
-        index.keep(restored, vectors[sound].astype(np.float32))
-        self.version += 1
-        return {row: one for row, one in pending.items() if row not in restored}
+        bodies = {row: stored.get(digest, b"") for row, digest in pending.items()}
+        known = [row for row, body in bodies.items() if len(body) == self._bytes]
+        left = dict(pending)
+        for start in range(0, len(known), _QUICK_BATCH):
+            rows = known[start : start + _QUICK_BATCH]
+            halves = np.frombuffer(b"".join(bodies[row] for row in rows), np.float16)
+            vectors = halves.reshape(len(rows), -1).astype(np.float32)
+            with np.errstate(all="ignore"):  # damaged vectors may have any value
+                lengths = np.linalg.norm(vectors, axis=1)
+            sound = (np.abs(lengths - 1) < _LENGTH_ERROR) | (lengths == 0)  # zero: it has no known word
+            restored = {row: left.pop(row) for row, good in zip(rows, sound, strict=True) if good}
+            index.keep(restored, vectors[sound])
+        self.version += bool(known)
+        return left
 
     async def _load(self, digests: Collection[str]) -> Mapping[str, bytes]:
         if self._cache is None:
@@ -257,9 +273,13 @@ class BackgroundVectors:
             self.version += 1
 
 
-def _embed(embedder: Embedder, part: Mapping[int, ToolDocument], index: "HybridIndex") -> dict[str, bytes]:
+def _embed(embedder: Embedder, rows: Sequence[int], index: "HybridIndex") -> dict[str, bytes]:
     """Embed a batch, give it to the index, and return the bytes to store."""
-    vectors = embedder.documents(list(part.values()))
-    index.keep(part, vectors)
+    documents = index.documents(rows)
+    if not documents:
+        return {}
+    vectors = embedder.documents(list(documents.values()))
+    digests = {row: one.digest for row, one in documents.items()}
+    index.keep(digests, vectors)
     bodies = vectors.astype("float16")
-    return {one.digest: body.tobytes() for one, body in zip(part.values(), bodies, strict=True)}
+    return {digest: body.tobytes() for digest, body in zip(digests.values(), bodies, strict=True)}

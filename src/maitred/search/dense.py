@@ -14,13 +14,20 @@ _WORDS_IN_ONE = 4
 
 
 class VectorIndex:
-    """Vectors by row number. A row without a vector never matches. Not thread-safe: its owner locks."""
+    """Vectors by row number. A row without a vector never matches. Not thread-safe: its owner locks.
+
+    With more rows than are compared one by one, vectors have half precision, as in the database.
+    """
 
     def __init__(self, exact_rows: int = EXACT_ROWS) -> None:
         self._exact_rows = exact_rows
-        self._vectors: Vectors = np.zeros((0, 0), np.float32)
+        self._vectors: NDArray[np.float32 | np.float16] = np.zeros((0, 0), np.float32)
         self._codes: NDArray[np.uint8] = np.zeros((0, 0), np.uint8)
         self._has: NDArray[np.bool_] = np.zeros(0, np.bool_)
+
+    def detach(self) -> None:
+        """Share no table with the index that this one is a shallow copy of."""
+        self._vectors, self._codes, self._has = self._vectors.copy(), self._codes.copy(), self._has.copy()
 
     def has(self, capacity: int) -> NDArray[np.bool_]:
         """Return which of the first `capacity` rows have a vector."""
@@ -66,9 +73,10 @@ class VectorIndex:
     def _exact(self, query: Vectors, rows: NDArray[np.intp], capacity: int) -> NDArray[np.float32]:
         """Return the cosines of some rows."""
         # Not `@`: the threads of a linear algebra library wait for each other when processors are busy.
-        if 2 * len(rows) > capacity:  # to copy rows costs more than to score those that are not needed
+        if 2 * len(rows) > capacity and self._vectors.dtype == np.float32:
+            # to copy rows costs more than to score those that are not needed
             return np.asarray(np.einsum("nd,d->n", self._vectors[:capacity], query)[rows])
-        return np.asarray(np.einsum("nd,d->n", self._vectors[rows], query))
+        return np.asarray(np.einsum("nd,d->n", self._vectors[rows].astype(np.float32, copy=False), query))
 
     def _near(self, query: Vectors, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
         """Return the rows whose signs differ least from those of a query."""
@@ -90,7 +98,7 @@ class VectorIndex:
         if capacity <= size:
             return
         size = max(capacity, size + size // 4, 64)
-        vectors = np.zeros((size, dimensions), np.float32)
+        vectors = np.zeros((size, dimensions), np.float32 if size <= self._exact_rows else np.float16)
         codes = np.zeros((size, (dimensions + 7) // 8), np.uint8)
         has = np.zeros(size, np.bool_)
         if len(self._has):

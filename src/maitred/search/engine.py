@@ -1,6 +1,6 @@
 """Search as the gateway uses it: the index in threads, vectors in the background, a cache of answers."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
@@ -13,6 +13,7 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import ToolKey
 from maitred.search.background_vectors import BackgroundVectors, VectorCache
 from maitred.search.base import Candidate, Embedder
+from maitred.search.reasons import PhraseReasons
 from maitred.search.rerank import RerankStage
 from maitred.search.results import EmbeddedQuery, Filter, Mode, SearchHits, Semantics
 
@@ -104,15 +105,59 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         key = (self._index.generation, self._embedding.version, tuple(phrases), wanted, limit)
         if (cached := self._results.get(key)) is not None:
             return cached
-        queries = [
-            EmbeddedQuery(phrase=phrase, vectors=await self._embedding.of(phrase)) for phrase in phrases
-        ]
+        queries = await self._embedded(phrases)
         hits = await anyio.to_thread.run_sync(self._index.search, queries, wanted, limit)
         hits, rerank_note = await self._rerank(hits, phrases)
         answer = (hits, "; ".join(part for part in (self.semantics.note, rerank_note) if part))
         if not rerank_note:
             self._results[key] = answer
         return answer
+
+    async def explain(
+        self,
+        phrases: Sequence[str],
+        wanted: Filter,
+        limit: int,
+        *,
+        expected: ToolKey | None = None,
+        trial: "HybridIndex | None" = None,
+    ) -> Sequence[PhraseReasons]:
+        """Return why each phrase finds what it finds, in the present index or in a trial one."""
+        queries = await self._embedded(phrases)
+        index = trial or self._index
+        return await anyio.to_thread.run_sync(index.explain, queries, wanted, limit, expected)
+
+    async def places(
+        self, phrases: Sequence[str], wanted: Filter, limit: int, *, trial: "HybridIndex | None" = None
+    ) -> Mapping[str, Sequence[ToolKey]]:
+        """Return the first tools of each phrase, in the present index or in a trial one."""
+        queries, index = await self._embedded(phrases), trial or self._index
+
+        def rank() -> Mapping[str, Sequence[ToolKey]]:
+            hits = {query.phrase: index.search([query], wanted, limit).hits for query in queries}
+            return {phrase: [hit.tool.key for hit in of_phrase] for phrase, of_phrase in hits.items()}
+
+        return await anyio.to_thread.run_sync(rank)
+
+    async def trial(self, snapshot: Snapshot) -> "HybridIndex":
+        """Return a copy of the index that has another snapshot, with a vector for each changed tool."""
+
+        def made() -> "HybridIndex":
+            trial = self._index.copy()
+            trial.update(snapshot)
+            self._embedding.complete(trial)
+            return trial
+
+        return await anyio.to_thread.run_sync(made)
+
+    async def _embedded(self, phrases: Sequence[str]) -> list[EmbeddedQuery]:
+        await self._embedding.wait_briefly()
+        return [EmbeddedQuery(phrase=phrase, vectors=await self._embedding.of(phrase)) for phrase in phrases]
+
+    @property
+    def reranks(self) -> bool:
+        """Whether a language model may change the order of the first hits of a search."""
+        return self._reranker is not None
 
     async def _rerank(self, hits: SearchHits, phrases: Sequence[str]) -> tuple[SearchHits, str]:
         if self._reranker is None or len(phrases) != 1 or not hits.hits[1:]:

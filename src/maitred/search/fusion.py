@@ -30,11 +30,18 @@ _DENSE = (-4.9, 7.9)  # without words: constant, by cosine
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rows, best first. `scores` order them; `confidences` (0 to 1) say how likely each serves the query."""
+    """Rows, best first. `scores` order them; `confidences` (0 to 1) say how likely each serves the query.
+
+    `share` of a score is that of words, the rest that of meaning. `words` and `meaning` are both (0 to 1) for
+    each row; `None` if they do not count.
+    """
 
     rows: NDArray[np.intp]
     scores: NDArray[np.float32]
     confidences: NDArray[np.float32]
+    share: float = 1.0
+    words: NDArray[np.float32] | None = None
+    meaning: NDArray[np.float32] | None = None
 
 
 def fuse(lexical: LexicalScores, cosines: NDArray[np.float32] | None, mask: NDArray[np.bool_]) -> Ranking:
@@ -52,7 +59,8 @@ def fuse(lexical: LexicalScores, cosines: NDArray[np.float32] | None, mask: NDAr
         best = words[order[0]] if len(order) else 1.0
         scores = (words[order] / best).astype(np.float32)
         rare_share = (words[order] / lexical.rare).astype(np.float32)
-        return Ranking(order, scores, _likely(_LEXICAL, lexical.coverage[order], rare_share))
+        likely = _likely(_LEXICAL, lexical.coverage[order], rare_share)
+        return Ranking(order, scores, likely, words=scores)
     near = np.where(mask, cosines, -1)
     second = _top(near, near > 0)
     rows = np.union1d(first, second)
@@ -65,7 +73,14 @@ def fuse(lexical: LexicalScores, cosines: NDArray[np.float32] | None, mask: NDAr
     order = np.argsort(-scores, kind="stable")
     rows = rows[order]
     confidences = _likely(_HYBRID, lexical.coverage[rows], near[rows])
-    return Ranking(rows, scores[order].astype(np.float32), confidences)
+    return Ranking(
+        rows,
+        scores[order].astype(np.float32),
+        confidences,
+        share=share,
+        words=lexically[order],
+        meaning=nearly[order],
+    )
 
 
 def only_vectors(cosines: NDArray[np.float32], mask: NDArray[np.bool_]) -> Ranking:
@@ -73,7 +88,7 @@ def only_vectors(cosines: NDArray[np.float32], mask: NDArray[np.bool_]) -> Ranki
     near = np.where(mask, cosines, -1)
     rows = _top(near, near > 0)
     rows = rows[np.argsort(-near[rows], kind="stable")]
-    return Ranking(rows, near[rows], _likely(_DENSE, near[rows]))
+    return Ranking(rows, near[rows], _likely(_DENSE, near[rows]), share=0.0, meaning=near[rows])
 
 
 def clauses(text: str) -> Sequence[str]:

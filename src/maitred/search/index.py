@@ -4,28 +4,34 @@ It does no input or output and does not block; `maitred.search.engine` runs it i
 lock. Vectors may come later than words, or never: a search uses those that are there.
 """
 
+import copy
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
 
 import numpy as np
 
 from maitred.catalog.snapshot import Snapshot
+from maitred.heap import trim_heap
 from maitred.model.tools import Tool, ToolKey
 from maitred.search.base import ToolDocument, Vectors, document
 from maitred.search.dense import EXACT_ROWS, VectorIndex
+from maitred.search.explain import RankingReader, ReadWord, folded_into
 from maitred.search.fusion import Ranking, fold, fuse, merge, only_vectors, spread
 from maitred.search.lexical import LexicalIndex, LexicalScores
+from maitred.search.reasons import Cause, ExpectedTool, HitReasons, PhraseReasons
 from maitred.search.results import FAIR, EmbeddedQuery, Filter, Hit, Mode, SearchHits
 from maitred.search.rows import Mask, Rows
-from maitred.search.tokenize import normalise_name, query_terms
+from maitred.search.tokenize import normalise_name, query_terms, query_words_by_term, stop_words
 
 _MAX_TERMS = 48
 _MORE = 15  # hits beyond the limit, from which tools of other servers may move up
 _USAGE_WEIGHT = 0.02
 _CERTAIN = 2.0
-_COMPACT_AT = 4_096
+_COMPACT_AT = 512
+_TOGETHER = 2_048
+_MANY = 1_000
 _NAME_CHARACTERS = 200
 _PATIENCE_S = 0.05
 _SPELLED = 100  # tools whose names are compared letter by letter
@@ -47,8 +53,9 @@ class HybridIndex:
         self._rows = Rows()
         self._lexical = LexicalIndex()
         self._dense = VectorIndex(self._exact_rows)
-        self._pending: dict[int, ToolDocument] = {}
-        self._digests: dict[int, str] = {}
+        self._pending: dict[int, str] = {}
+        """The digests of what has no vector yet; all documents together would take much memory."""
+        self._digests: dict[int, bytes] = {}
 
     # Updates.
 
@@ -80,31 +87,59 @@ class HybridIndex:
             for row in removed:
                 self._pending.pop(row, None)
                 self._digests.pop(row, None)
-            documents = [document(snapshot, tool) for _, tool in fresh]
-            rows = [row for row, _ in fresh]
-            self._lexical.add(rows, documents, self._rows.capacity)
-            self._pending.update(zip(rows, documents, strict=True))
+            for start in range(0, len(fresh), _TOGETHER):
+                part = fresh[start : start + _TOGETHER]
+                documents = {row: document(snapshot, tool) for row, tool in part}
+                self._lexical.add(list(documents), documents.values(), self._rows.capacity)
+                self._pending.update((row, one.digest) for row, one in documents.items())
             self._snapshot = snapshot
+        if len(fresh) >= _MANY:
+            trim_heap()
 
-    def pending(self) -> dict[int, ToolDocument]:
-        """Return the rows that have no vector yet, with the documents to embed."""
+    def copy(self) -> "HybridIndex":
+        """Return an index of the same snapshot, which changes apart from this one: to try something out."""
+        with self._lock:
+            twin = copy.copy(self)
+            twin.detach()
+        return twin
+
+    def detach(self) -> None:
+        """Share no table with the index that this one is a shallow copy of."""
+        self._lock = threading.Lock()
+        self._rows, self._lexical = copy.copy(self._rows), copy.copy(self._lexical)
+        self._dense = copy.copy(self._dense)
+        self._rows.detach()
+        self._lexical.detach()
+        self._dense.detach()
+        self._pending, self._digests = dict(self._pending), dict(self._digests)
+        self._calls = dict(self._calls)
+
+    def pending(self) -> dict[int, str]:
+        """Return the rows that have no vector yet, with the digests of their documents."""
         with self._lock:
             return dict(self._pending)
 
-    def keep(self, documents: Mapping[int, ToolDocument], vectors: Vectors) -> None:
-        """Store the vectors of pending documents; skip documents that are no longer pending."""
+    def documents(self, rows: Iterable[int]) -> dict[int, ToolDocument]:
+        """Return the documents of some rows, without those that have a vector or no tool by now."""
         with self._lock:
-            rows = list(documents)
-            current = [at for at, row in enumerate(rows) if self._pending.get(row) is documents[row]]
+            return {
+                row: document(self._snapshot, self._rows.tools[row]) for row in rows if row in self._pending
+            }
+
+    def keep(self, digests: Mapping[int, str], vectors: Vectors) -> None:
+        """Store the vectors of pending documents, by their digests; skip those that are no longer pending."""
+        with self._lock:
+            rows = list(digests)
+            current = [at for at, row in enumerate(rows) if self._pending.get(row) == digests[row]]
             current_rows = [rows[at] for at in current]
             self._dense.add(current_rows, vectors[current], self._rows.capacity)
             for row in current_rows:
-                self._digests[row] = self._pending.pop(row).digest
+                self._digests[row] = bytes.fromhex(self._pending.pop(row))
 
     def digests(self) -> set[str]:
         """Return the content hashes of all tools that have a vector."""
         with self._lock:
-            return set(self._digests.values())
+            return {digest.hex() for digest in self._digests.values()}
 
     def used(self, key: ToolKey) -> None:
         """Record a successful call of a tool, which then comes first among equals. Does not block."""
@@ -140,6 +175,99 @@ class HybridIndex:
             withheld=list(withheld.values()),
             bands={phrase: hits[0].band if hits else "none" for phrase, hits in rankings.items()},
         )
+
+    def explain(
+        self, queries: Sequence[EmbeddedQuery], wanted: Filter, limit: int, expected: ToolKey | None = None
+    ) -> list[PhraseReasons]:
+        """Rank tools for each phrase as `search` does, and say why; also what became of an expected tool."""
+        found = []
+        for query in queries:
+            with self._lock:  # searches of others go between
+                found.append(self._explain(query, wanted, limit, expected))
+        return found
+
+    def _explain(
+        self, query: EmbeddedQuery, wanted: Filter, limit: int, expected: ToolKey | None
+    ) -> PhraseReasons:
+        allowed, hidden = self._rows.mask(wanted)
+        lexical = self._lexical.search(query_terms(query.phrase)[:_MAX_TERMS], self._rows.capacity)
+        near = self._cosines(query, allowed)
+        ranking = self._ranking(lexical, near, allowed)
+        hits = self._hits(query, ranking, allowed, limit)
+        beyond = self._cosines(query, hidden)
+        both = near if near is None or beyond is None else np.maximum(near, beyond)
+        withheld = self._hidden_hits(query, self._ranking(lexical, both, allowed | hidden), hidden, limit)
+        words = self._read_words(query.phrase)
+        reader = RankingReader(ranking, words)
+        reasons = [self._reasons(reader, query, hit, place) for place, hit in enumerate(hits, 1)]
+        return PhraseReasons(
+            phrase=query.phrase,
+            band=hits[0].band if hits else "none",
+            share=ranking.share,
+            by_meaning=near is not None,
+            hits=reasons[:limit],
+            ignored=stop_words(query.phrase),
+            unknown=[one.word for one in words if not self._is_known(one, wanted)],
+            withheld=list(withheld.values()),
+            candidates=len(ranking.rows),
+            expected=self._fate(expected, reader, query, hits, reasons, limit, allowed, hidden)
+            if expected
+            else None,
+        )
+
+    def _read_words(self, phrase: str) -> list[ReadWord]:
+        typed = query_words_by_term(phrase)
+        terms = list(typed)[:_MAX_TERMS]
+        exact = {term: self._lexical.resolve(term, alike=False) for term in terms}
+        alike = not any(exact.values())  # as a search does it
+        return [
+            ReadWord(
+                word=typed[term],
+                term=term,
+                read_as=self._lexical.resolve(term, alike=True) if alike else exact[term],
+            )
+            for term in terms
+        ]
+
+    def _is_known(self, word: ReadWord, wanted: Filter) -> bool:
+        """Whether a tool that the caller may see has a word; what other tools have is not said."""
+        seen, _ = self._rows.mask(Filter(visible=wanted.visible, outside=wanted.outside))
+        return self._lexical.occurs([term for term, _ in word.read_as], seen)
+
+    def _reasons(self, reader: RankingReader, query: EmbeddedQuery, hit: Hit, place: int) -> HitReasons:
+        row = self._rows.row(hit.tool.key)
+        assert row is not None  # noqa: S101  # a hit is a row
+        phrase, tool = normalise_name(query.phrase), hit.tool
+        is_named = phrase in (normalise_name(tool.name), normalise_name(tool.key.name))
+        is_of_server = phrase == normalise_name(tool.server)
+        cause: Cause = "name" if phrase and is_named else "server" if phrase and is_of_server else "rank"
+        return reader.reasons(hit, row, document(self._snapshot, hit.tool), place=place, cause=cause)
+
+    def _fate(
+        self,
+        key: ToolKey,
+        reader: RankingReader,
+        query: EmbeddedQuery,
+        hits: Sequence[Hit],
+        reasons: Sequence[HitReasons],
+        limit: int,
+        allowed: Mask,
+        hidden: Mask,
+    ) -> ExpectedTool:
+        """Return what became of a tool that a caller expected."""
+        row = self._rows.row(key)
+        if row is None:
+            return ExpectedTool(fate="unknown")
+        if not allowed[row]:
+            return ExpectedTool(fate="withheld" if hidden[row] else "filtered")
+        if place := next((at for at, hit in enumerate(hits, 1) if hit.tool.key == key), 0):
+            return ExpectedTool(fate="shown" if place <= limit else "below", reasons=reasons[place - 1])
+        if other := folded_into(hits, key):
+            return ExpectedTool(fate="folded", instead=other.tool)
+        if place := reader.place(row):
+            below = reader.hit(self._rows.tools[row], row)
+            return ExpectedTool(fate="below", reasons=self._reasons(reader, query, below, place))
+        return ExpectedTool(fate="unranked")
 
     def nearest(self, name: str, limit: int = 3) -> list[str]:
         """Return published names that a wrong name may mean, likeliest first; none during an update."""

@@ -9,6 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,10 +64,10 @@ class LexicalIndex:
         """Index documents under row numbers below `capacity`."""
         terms, places, weights = array("i"), array("i"), array("f")
         for row, document in zip(rows, documents, strict=True):
-            word_weights = _word_weights(document)
-            terms.extend(self._term(term) for term in word_weights)
-            places.extend([row] * len(word_weights))
-            weights.extend(word_weights.values())
+            weights_here = word_weights(document)
+            terms.extend(self._term(term) for term in weights_here)
+            places.extend([row] * len(weights_here))
+            weights.extend(weights_here.values())
         self._grow(capacity)
         self._alive[list(rows)] = True
         self._documents += len(rows)
@@ -104,6 +105,28 @@ class LexicalIndex:
         scores[~self._alive[:capacity]] = 0
         coverage = np.minimum(covered / np.float32(max(total, 1e-9)), 1)
         return LexicalScores(scores, coverage, self._idf(-1))
+
+    def detach(self) -> None:
+        """Share no table with the index that this one is a shallow copy of; segments never change."""
+        self._terms, self._segments = dict(self._terms), list(self._segments)
+        self._counts, self._alive = self._counts.copy(), self._alive.copy()
+        self._trigrams, self._trigram_terms, self._spellings = {}, 0, []
+
+    def resolve(self, term: str, *, alike: bool) -> list[tuple[str, float]]:
+        """Return the indexed words that a term of a query counts for, with the weight of each in this index.
+
+        They are the term itself, or with `alike` words of similar spelling; none if there are none.
+        """
+        found = self._exact(term) or (self._alike(term) if alike else [])
+        return [
+            (term if share == 1 else self._spellings[number], self._idf(number) * share)
+            for number, share in found
+        ]
+
+    def occurs(self, words: Iterable[str], mask: NDArray[np.bool_]) -> bool:
+        """Return whether a row of the mask has one of these indexed words."""
+        numbers = [self._terms[word] for word in words if word in self._terms]
+        return any(bool(mask[rows].any()) for number in numbers for rows, _ in self._postings(number))
 
     # Terms.
 
@@ -189,12 +212,20 @@ def _segment(terms: NDArray[np.int32], rows: NDArray[np.int32], weights: NDArray
     return _Segment(distinct.astype(np.int32), ends, rows[order], weights[order])
 
 
-def _word_weights(document: ToolDocument) -> dict[str, float]:
-    """Return each word of a document with its saturated weight over all fields."""
+FIELDS: Final = ("name", "title", "description", "parameters", "server")
+"""The parts of a document, in the order of `field_texts`."""
+
+
+def field_texts(document: ToolDocument) -> tuple[str, ...]:
+    """Return the texts of the parts of a document."""
     parameters = " ".join(f"{name} {about}" for name, about in document.parameters)
-    fields = (document.name, document.title, document.description, parameters, document.server)
+    return document.name, document.title, document.description, parameters, document.server
+
+
+def word_weights(document: ToolDocument) -> dict[str, float]:
+    """Return each word of a document with its saturated weight over all fields."""
     mass: dict[str, float] = {}
-    for text, weight, b, average in zip(fields, _WEIGHTS, _B, _AVERAGE, strict=True):
+    for text, weight, b, average in zip(field_texts(document), _WEIGHTS, _B, _AVERAGE, strict=True):
         terms = index_terms(text)
         share = weight / (1 - b + b * len(terms) / average)
         for term, count in Counter(terms).items():

@@ -24,13 +24,26 @@ class Rows:
         self.tools: dict[int, Tool] = {}
         self._rows: dict[ToolKey, int] = {}
         self._by_server: Mapping[str, Sequence[Tool]] = {}
-        self._exact: dict[str, list[int]] = {}
+        self._exact: dict[str, int | tuple[int, ...]] = {}
+        """The rows of each name. Most names have one, and a number takes less memory than a tuple."""
         self._server_numbers: dict[str, int] = {}
         self._server_names: dict[str, list[int]] = {}
         self._masks: dict[Filter, tuple[Mask, Mask]] = {}
         self._servers: NDArray[np.int32] = np.full(64, -1, np.int32)
         self._read_only: Mask = np.zeros(64, np.bool_)
         self._hidden: Mask = np.zeros(64, np.bool_)
+
+    def detach(self) -> None:
+        """Share no table with the rows that these are a shallow copy of."""
+        self.tools, self._rows, self._exact = dict(self.tools), dict(self._rows), dict(self._exact)
+        self._server_numbers = dict(self._server_numbers)
+        self._server_names = {name: list(numbers) for name, numbers in self._server_names.items()}
+        self._servers, self._read_only = self._servers.copy(), self._read_only.copy()
+        self._hidden, self._masks = self._hidden.copy(), {}
+
+    def row(self, key: ToolKey) -> int | None:
+        """Return the row of a tool, if it has one."""
+        return self._rows.get(key)
 
     def step(self, snapshot: Snapshot) -> tuple[list[int], list[tuple[int, Tool]]]:
         """Bring the rows to a snapshot; return the removed rows and the new rows.
@@ -65,7 +78,7 @@ class Rows:
         self._read_only[row] = tool.read_only
         self._hidden[row] = bool(tool.withheld) or (tool.mending is not None and tool.mending.hidden)
         for name in _names(tool):
-            self._exact.setdefault(name, []).append(row)
+            self._put(name, (*self._named(name), row))
         return row
 
     def _drop(self, row: int) -> None:
@@ -73,7 +86,17 @@ class Rows:
         del self._rows[tool.key]
         self._servers[row] = -1
         for name in _names(tool):
-            self._exact[name].remove(row)
+            self._put(name, tuple(one for one in self._named(name) if one != row))
+
+    def _named(self, name: str) -> tuple[int, ...]:
+        rows = self._exact.get(name, ())
+        return (rows,) if isinstance(rows, int) else rows
+
+    def _put(self, name: str, rows: tuple[int, ...]) -> None:
+        if rows:
+            self._exact[name] = rows[0] if len(rows) == 1 else rows
+        else:
+            self._exact.pop(name, None)
 
     @property
     def unused(self) -> int:
@@ -114,7 +137,7 @@ class Rows:
     def rows_of_name(self, phrase: str, mask: Mask) -> list[int]:
         """Return the rows whose published or raw name is the phrase, in any spelling, sorted by name."""
         name = normalise_name(phrase)
-        rows = [row for row in self._exact.get(name, ()) if name and mask[row]]
+        rows = [row for row in self._named(name) if name and mask[row]]
         return sorted(rows, key=lambda row: self.tools[row].name)
 
     def of_server(self, phrase: str, mask: Mask) -> AbstractSet[int]:

@@ -18,7 +18,7 @@ from maitred.word_lists import read_words
 _IDENTIFIER = re.compile(r"[^\W_]+(?:[_\-./:]+[^\W_]+)*")
 _PIECE = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _SEPARATORS = re.compile(r"[\W_]+")
-_STEMMER = Stemmer.Stemmer("english")
+_STEMMER = Stemmer.Stemmer("english", 0)  # its own cache would hold every word of every query
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
 
 STOP_WORDS: Final = read_words(Path(__file__).with_name("data") / "words.tsv")["stop"]
@@ -61,6 +61,20 @@ def index_terms(text: str) -> list[str]:
 def query_terms(text: str) -> list[str]:
     """Return the stemmed words of a query without repetition; stop words only if there are no others."""
     return list(dict.fromkeys(_term(word) for word in query_words(text)))
+
+
+def query_words_by_term(text: str) -> dict[str, str]:
+    """Return the words of a query as they are typed, by their stemmed form, in order."""
+    typed: dict[str, str] = {}
+    for word in query_words(text):
+        typed.setdefault(_term(word), word)
+    return typed
+
+
+def stop_words(text: str) -> list[str]:
+    """Return the words of a query that do not count, each once."""
+    counted = set(query_words(text))
+    return [word for word in dict.fromkeys(words(text)) if word not in counted]
 
 
 def term_trigrams(term: str) -> set[str]:

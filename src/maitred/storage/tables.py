@@ -218,3 +218,36 @@ audit_ends = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
 )
 """Two rows: `anchor`, the line before the oldest stored line, and `head`, the last line."""
+
+held_calls = sa.Table(
+    "held_calls",
+    metadata,
+    sa.Column("id", sa.String(20), primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False, index=True),
+    sa.Column("tool_digest", sa.String(64), nullable=False, index=True),
+    sa.Column("principal", sa.String(200), nullable=False),
+    sa.Column("server", sa.String(200), nullable=False),
+    sa.Column("tool", sa.String(1000), nullable=False),
+    sa.Column("definition", sa.String(64), nullable=False),
+    sa.Column("arguments_hash", sa.String(64), nullable=False),
+    sa.Column("policy", sa.String(64), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("arguments", sa.Text, nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("decider", sa.String(10), nullable=False),
+    sa.Column("choices", sa.String(40), nullable=False),
+    sa.Column("session", sa.String(64), nullable=False),
+    sa.Column("client", sa.String(200), nullable=False),
+    sa.Column("surface", sa.String(10), nullable=False),
+    sa.Column("chain", sa.String(40), nullable=False),
+    sa.Column("request_id", sa.String(128), nullable=False),
+    sa.Column("gateway", sa.String(32), nullable=False),
+    sa.Column("held_at", sa.String(40), nullable=False),
+    sa.Column("expires_at", sa.String(40), nullable=False),
+    sa.Column("alive_until", sa.String(40), nullable=False),
+    sa.Column("state", sa.String(10), nullable=False),
+    sa.Column("decision", sa.String(10), nullable=False, server_default=""),
+    sa.Column("decided_by", sa.String(200), nullable=False, server_default=""),
+    sa.Column("decided_at", sa.String(40), nullable=False, server_default=""),
+)
+"""Calls that wait for a person, and decisions about them. A gateway moves `alive_until` of those it holds."""

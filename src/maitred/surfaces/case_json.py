@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from maitred.admission.findings import Finding
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
-    from maitred.gateway.admission import Case, RegistrationResult
+    from maitred.admission.waiting import WaitingOrigin
+    from maitred.gateway.cases import Case, RegistrationResult
 
 
 def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
             for change in case.changes
         ],
         "findings": findings_json(case.findings),
+        "origins": [_origin_json(one) for one in case.origins],
     }
     if not whole:
         return found
@@ -44,6 +46,19 @@ def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
             {"kind": event.kind, "who": event.who, "why": event.why, "at": event.at} for event in case.log
         ],
     }
+
+
+def _origin_json(origin: "WaitingOrigin") -> dict[str, Any]:
+    tools = [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": tool.schema,
+            "why": tool.why,
+        }
+        for tool in origin.tools
+    ]
+    return {"origin": origin.origin, "digest": origin.digest, "tools": tools}
 
 
 def registered_json(registered: "RegistrationResult") -> dict[str, Any]:

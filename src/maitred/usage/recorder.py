@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
+from operator import add
 from typing import Any, Final, Self, TypeVar
 
 import anyio
@@ -151,7 +152,7 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
     ) -> None:
         """Count tokens that the gateway sent to a principal; see `Spending`."""
         tokens = (lists, list_tokens, answers, answer_tokens, results, result_tokens, raw_tokens)
-        day = self._day().isoformat()
+        day = self._today_iso()
         self._pending.spend((day, principal), tokens)
         self._spend_today(day, principal, tokens)
         self.active_at = time.monotonic()
@@ -159,7 +160,7 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
 
     def today(self, principal: str) -> Spending:
         """Return the spending of a principal today, in this process and before its start in all."""
-        day = self._day().isoformat()
+        day = self._today_iso()
         known, spent = self._today
         return _spending(day, principal, spent.get(principal, _NOTHING) if known == day else _NOTHING)
 
@@ -168,6 +169,9 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
             self._today = (day, {})
         spent = self._today[1]
         spent[principal] = _sum(spent.get(principal, _NOTHING), tokens)
+
+    def _today_iso(self) -> str:
+        return self._clock().isoformat()[:10]
 
     def _day(self) -> date:
         return self._clock().date()
@@ -280,7 +284,7 @@ def _spending(day: str, principal: str, tokens: Sequence[int]) -> Spending:
 
 
 def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(a + b for a, b in zip(one, other, strict=True))
+    return tuple(map(add, one, other))
 
 
 def _text(name: str) -> str:

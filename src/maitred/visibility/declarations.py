@@ -43,7 +43,8 @@ Faults = Callable[[Sequence[Any], str], None]
 MAX_FACTS: Final = 64
 MAX_RULES: Final = 500
 _SECTIONS: Final = ("facts", "on_success", "visible_when")
-_RULING: Final = ("when", "rule", "because", "do")
+_WORDS: Final = ("because", "do", "unless_given")
+_RULING: Final = ("when", "rule", *_WORDS)
 _KINDS: Final = ("bool", "int", "str", "list")
 _ZERO: Mapping[Kind, Value] = {"bool": False, "int": 0, "str": "", "list": ()}
 _NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
@@ -114,7 +115,7 @@ def _read_tool_rule(
     if len(sources) != 1:
         fault(keys, "needs either `when` (an expression) or `rule` (the name of a rule in Python)")
         return None
-    words = {key: _words([*keys, key], fields[key], fault) for key in ("because", "do") if fields.get(key)}
+    words = {key: _words([*keys, key], fields[key], fault) for key in _WORDS if fields.get(key)}
     at = [*keys, sources[0]] if isinstance(entry, Mapping) else keys
     rule = _rule(at, sources[0], fields[sources[0]], compiler, rules, fault)
     return ToolRule(rule=rule, **words) if rule else None

@@ -17,35 +17,29 @@ from typing import Any, Final
 
 import structlog
 
+from maitred.config.expressions import (
+    CLOSED,
+    MATCH_COST,
+    OPEN,
+    Token,
+    cost_fault,
+    explain,
+    is_macro,
+    plain_error,
+    position_of,
+    source_fault,
+    tokens_of,
+    type_fault,
+)
 from maitred.visibility.facts import MAX_ITEMS, Facts, Kind, Value, misfit
-from maitred.wording import as_code, did_you_mean
 
 log = structlog.get_logger(__name__)
 
 RuleFunction = Callable[[str, Mapping[str, Value]], bool | str]
 """A rule in Python: takes a tool's name and the facts; returns whether it is visible, or why it is not."""
 
-MAX_SOURCE: Final = 500
-MAX_COST: Final = 50_000
-_MATCH_COST: Final = 12_000
-_MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
-_OPEN, _CLOSED = frozenset("([{"), frozenset(")]}")
 _SHOWN: Final = 60
-_TOKEN = re.compile(
-    r"""
-    (?P<blank> \s+ | //[^\n]* )
-    | (?P<raw> (?:[rR][bB]?|[bB][rR]) (?: \"{3}.*?\"{3} | '{3}.*?'{3} | "[^"\n]*" | '[^'\n]*' ) )
-    | (?P<text> [bB]? (?: \"{3}(?:\\.|[^\\])*?\"{3} | '{3}(?:\\.|[^\\])*?'{3}
-                        | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' ) )
-    | (?P<name> [A-Za-z_]\w* ) | (?P<number> \d[\w.]* ) | (?P<sign> && | \|\| | . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 _WORD = re.compile(r"(?!in$)\w+").fullmatch
-_HALF = re.compile("[\ud800-\udfff]")
-_ERROR = re.compile(r"^(?:[A-Z_]+: )?ERROR: <input>:(-?\d+):(-?\d+): (.*)$", re.MULTILINE)
-_UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
-_OVERLOAD = re.compile(r"found no matching overload for '_?(.+?)_?' applied to '(.*)'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,26 +124,23 @@ class Compiler:
         return self._compiled[source]
 
     def _compile(self, source: str) -> tuple[Expression | None, Sequence[str]]:
-        if len(source) > MAX_SOURCE:
-            return None, [f"has {len(source)} characters; a rule may have {MAX_SOURCE}"]
-        if _HALF.search(source):
-            return None, ["holds half of a character, which no text can have"]
-        tokens = list(_tokens(source))
+        if fault := source_fault(source):
+            return None, [fault]
+        tokens = list(tokens_of(source))
         if faults := list(_cost_faults(tokens, self._kinds)):
             return None, faults
         try:
             program = self._env.compile(source)
         except RuntimeError as error:
-            return None, list(_explain(str(error), source, self._kinds))
-        kind = program.return_type().name()
-        if kind not in ("BOOL", "DYN"):
-            return None, [f"is {kind.lower()}, not true or false; compare it with something"]
+            return None, list(explain(str(error), source, self._kinds, "fact"))
+        if fault := type_fault(program.return_type().name()):
+            return None, [fault]
         parts = tuple(self._parts(tokens))
         reads = _reads(tokens, self._kinds)
         whole = (Condition(source=source, reads=reads, program=program),)
         return Expression(source=source, reads=reads, program=program, parts=parts or whole), ()
 
-    def _parts(self, tokens: Sequence[re.Match[str]]) -> Iterator[Condition]:
+    def _parts(self, tokens: Sequence[Token]) -> Iterator[Condition]:
         for piece in _conjuncts(tokens):
             source = piece[0].string[piece[0].start() : piece[-1].end()]
             yield Condition(
@@ -236,7 +227,7 @@ class FactEvaluation:
         if value is False:
             return f"needs `{part.source}`{now}"
         what = value if isinstance(value, str) else "it is neither true nor false"
-        return f"has a rule, `{part.source}`, that cannot be worked out: {_plain(what)}{now}"
+        return f"has a rule, `{part.source}`, that cannot be worked out: {plain_error(what)}{now}"
 
     def _value_text(self, name: str) -> str:
         if name in self._unfit:
@@ -261,20 +252,10 @@ class FactEvaluation:
         return f"is hidden, since the rule {rule.name} answered neither true nor false nor a reason"
 
 
-def _plain(error: str) -> str:
-    """Return an error of the library without its code."""
-    return " ".join(re.sub(r"^[A-Z_]+: |\[[A-Z_]+\]$", "", error).split())[:200]
-
-
 # The form of the source.
 
 
-def _tokens(source: str) -> Iterator[re.Match[str]]:
-    """Return the tokens of an expression, without blanks and comments."""
-    return (match for match in _TOKEN.finditer(source) if match.lastgroup != "blank")
-
-
-def _names(tokens: Sequence[re.Match[str]], kinds: Collection[str]) -> Iterator[tuple[int, str]]:
+def _names(tokens: Sequence[Token], kinds: Collection[str]) -> Iterator[tuple[int, str]]:
     """Yield the places where facts are named; of `a.b.c` the longest beginning that is a fact."""
     for place, token in enumerate(tokens):
         if token.lastgroup != "name" or _is_member(tokens, place):
@@ -290,23 +271,23 @@ def _names(tokens: Sequence[re.Match[str]], kinds: Collection[str]) -> Iterator[
             yield place, fact
 
 
-def _is_member(tokens: Sequence[re.Match[str]], place: int) -> bool:
+def _is_member(tokens: Sequence[Token], place: int) -> bool:
     """Return whether a name belongs to the value before its dot; a dot after nothing does not count."""
     if place < 2 or tokens[place - 1][0] != ".":  # noqa: PLR2004
         return False
     before = tokens[place - 2]
-    return before.lastgroup in ("text", "raw") or before[0] in _CLOSED or _WORD(before[0]) is not None
+    return before.lastgroup in ("text", "raw") or before[0] in CLOSED or _WORD(before[0]) is not None
 
 
-def _reads(tokens: Sequence[re.Match[str]], kinds: Collection[str]) -> tuple[str, ...]:
+def _reads(tokens: Sequence[Token], kinds: Collection[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, name in _names(tokens, kinds)))
 
 
-def _conjuncts(tokens: Sequence[re.Match[str]]) -> Iterator[Sequence[re.Match[str]]]:
+def _conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
     """Yield the pieces between `&&` outside brackets; none if another operator joins them."""
     depth, cuts = 0, [-1]
     for place, token in enumerate(tokens):
-        depth += (token[0] in _OPEN) - (token[0] in _CLOSED)
+        depth += (token[0] in OPEN) - (token[0] in CLOSED)
         if depth == 0 and token.lastgroup == "sign" and token[0] in ("||", "?"):
             return
         if depth == 0 and token[0] == "&&":
@@ -315,7 +296,7 @@ def _conjuncts(tokens: Sequence[re.Match[str]]) -> Iterator[Sequence[re.Match[st
         yield tokens[start + 1 : end]
 
 
-def _cost_faults(tokens: Sequence[re.Match[str]], kinds: Mapping[str, Kind]) -> Iterator[str]:
+def _cost_faults(tokens: Sequence[Token], kinds: Mapping[str, Kind]) -> Iterator[str]:
     """Report what makes an expression too expensive to run at every list and every call.
 
     A token costs 1, a fact that is a list as many as it may have items. `matches` costs what its pattern may
@@ -326,56 +307,14 @@ def _cost_faults(tokens: Sequence[re.Match[str]], kinds: Mapping[str, Kind]) -> 
     open_macros: list[bool] = []
     cost = 0
     for place, token in enumerate(tokens):
-        weight = MAX_ITEMS if place in lists else _MATCH_COST if token[0] == "matches" else 1
+        weight = MAX_ITEMS if place in lists else MATCH_COST if token[0] == "matches" else 1
         cost += weight * MAX_ITEMS ** sum(open_macros)
-        if token[0] in _OPEN:
-            macro = _is_macro(tokens, place)
+        if token[0] in OPEN:
+            macro = is_macro(tokens, place)
             if macro and ends.get(place - 3) not in lists:
-                yield f"{_where(token)}: `{tokens[place - 1][0]}` works only on a fact that is a list"
+                yield f"{position_of(token)}: `{tokens[place - 1][0]}` works only on a fact that is a list"
             open_macros.append(macro)
-        elif token[0] in _CLOSED and open_macros:
+        elif token[0] in CLOSED and open_macros:
             open_macros.pop()
-    if cost > MAX_COST:
-        yield f"could take too long (cost {cost:,}; {MAX_COST:,} is allowed): `in` is cheaper than a macro"
-
-
-def _is_macro(tokens: Sequence[re.Match[str]], place: int) -> bool:
-    """Return whether the bracket at a place opens the arguments of a macro."""
-    before = [token[0] for token in tokens[max(0, place - 2) : place]]
-    return tokens[place][0] == "(" and len(before) > 1 and before[0] == "." and before[1] in _MACROS
-
-
-def _where(token: re.Match[str]) -> str:
-    before = token.string[: token.start()]
-    return _position(before.count("\n") + 1, len(before) - before.rfind("\n"))
-
-
-def _position(line: int, column: int) -> str:
-    return f"line {line}, column {column}" if line > 1 else f"column {column}"
-
-
-def _explain(message: str, source: str, kinds: Mapping[str, Kind]) -> Iterator[str]:
-    """Translate the library's errors into the words of facts, each once."""
-    faults = set()
-    for line, column, text in _ERROR.findall(message) or [(0, 0, message)]:
-        fault = _fault(int(line), int(column), text, source, kinds)
-        if fault not in faults:
-            faults.add(fault)
-            yield fault
-
-
-def _fault(line: int, column: int, text: str, source: str, kinds: Mapping[str, Kind]) -> str:
-    if "recursion" in text:
-        return "is nested too deeply"
-    if unknown := _UNDECLARED.search(text):
-        name = unknown[1]
-        row = source.splitlines()[line - 1]
-        begin = row.rfind(name.partition(".")[0], 0, column + len(name))
-        column = begin + 1 if begin >= 0 else column
-        hint = did_you_mean(name, kinds, quoted=as_code, otherwise=f"there are {', '.join(kinds)}")
-        text = f"there is no fact `{name}`; {hint}"
-    elif overload := _OVERLOAD.search(text):
-        text = f"`{overload[1]}` cannot be applied to {overload[2]}"
-    else:
-        text = _plain(text.partition(" expecting ")[0].replace("'<EOF>'", "end"))
-    return f"{_position(line, column)}: {text}" if line > 0 else text
+    if fault := cost_fault(cost):
+        yield fault

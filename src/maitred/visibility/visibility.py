@@ -10,7 +10,7 @@ Everything here is a pure function of its arguments. `gateway.visibility` keeps 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Any, Final
 
 from maitred.visibility.facts import DeclaredFacts, Facts, ReadFact, most_specific, surely_after
 from maitred.visibility.rules import Compiler, Expression, FactEvaluation, Rule
@@ -38,11 +38,15 @@ class HiddenReason:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolRule:
-    """When a tool is shown. `because` and `do` are an operator's words; the gateway fills in an empty one."""
+    """When a tool is shown. `because` and `do` are an operator's words; the gateway fills in an empty one.
+
+    A call that gives the argument `unless_given` is about something else than the facts; it is not refused.
+    """
 
     rule: Rule
     because: str = ""
     do: str = ""
+    unless_given: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,11 @@ class VisibilityTable:
             return None
         reason = ruling.because or self._moment(facts).reason(ruling.rule, tool)
         return HiddenReason(reason=reason, do=ruling.do or self._next_step(tool, ruling.rule, facts, named))
+
+    def leaves_to_server(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call of a hidden tool has an argument with which its server itself decides."""
+        ruling = self._ruling(tool)
+        return ruling is not None and bool(ruling.unless_given and arguments.get(ruling.unless_given))
 
     @cached_property
     def asks_python(self) -> bool:

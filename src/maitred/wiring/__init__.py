@@ -16,7 +16,7 @@ from maitred.wiring.features import (
     open_tokens,
 )
 from maitred.wiring.gateway import open_gateway
-from maitred.wiring.isolation import look_at_cages
+from maitred.wiring.isolation import look_at_browsers, look_at_cages
 from maitred.wiring.logins import make_access, make_guarded
 from maitred.wiring.reload import follow_settings
 from maitred.wiring.storage import open_store
@@ -25,6 +25,7 @@ __all__ = [
     "audit_key",
     "bundled_embedder",
     "follow_settings",
+    "look_at_browsers",
     "look_at_cages",
     "make_access",
     "make_grants",

@@ -5,6 +5,7 @@
 
 from maitred.calls.pipeline import Step
 from maitred.calls.steps.announce_tools import AnnounceTools
+from maitred.calls.steps.apply_result_rules import ApplyResultRules
 from maitred.calls.steps.audit_call import AuditCall
 from maitred.calls.steps.audit_change import AuditChange
 from maitred.calls.steps.audit_outcome import AuditOutcome
@@ -14,6 +15,7 @@ from maitred.calls.steps.clean_answer import CleanAnswer
 from maitred.calls.steps.count_usage import CountUsage
 from maitred.calls.steps.find_tool import FindTool
 from maitred.calls.steps.follow_visibility import FollowVisibility
+from maitred.calls.steps.hold_call import HoldCall
 from maitred.calls.steps.limit_rate import LimitRate
 from maitred.calls.steps.mark_cached import MarkCached
 from maitred.calls.steps.refuse_nested_chain import RefuseNestedChain
@@ -21,7 +23,7 @@ from maitred.calls.steps.relay import Relay
 from maitred.calls.steps.run_as_task import RunAsTask
 from maitred.calls.steps.run_saved_chain import RunSavedChain
 from maitred.calls.steps.screen_answer import ScreenAnswer
-from maitred.calls.steps.shorten_answer import ShortenAnswer
+from maitred.calls.steps.shorten_answer import PAGE_TOKENS, ShortenAnswer
 from maitred.calls.steps.take_result_tools import TakeResultTools
 from maitred.calls.steps.use_cache import UseCache
 from maitred.gateway.calls import CallServices
@@ -37,7 +39,12 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         # What is done to an answer, the last thing first.
         MarkCached(),  # "[cached]"
         AnnounceTools(),  # "Now available: ..."
-        ShortenAnswer(given.shortener.shorten),  # to the budget of tokens
+        ShortenAnswer(  # to the budget of tokens
+            given.shortener.shorten,
+            given.shortener.within(PAGE_TOKENS).shorten,
+            lambda server: server in state.settings.servers and state.spec(server).pages is not None,
+        ),
+        ApplyResultRules(given.rules),  # drops parts, shows only what changed
         ScreenAnswer(given.screen),  # orders and secrets in answers and errors
         TakeResultTools(given.result_tools),  # the field `tools` of an answer
         # What a call has to pass, the first thing first.
@@ -46,6 +53,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         RefuseNestedChain(state.is_composed),  # no saved chain within a saved chain
         AuditOutcome(),  # written before anybody changes the answer
         LimitRate(given.access.is_limited, given.access.enter),  # calls a minute, calls at once
+        HoldCall(given.held_calls, lookup.check_again),  # waits for a person where the rules say so
         UseCache(given.cache, given.cache_policy, given.usage),  # answers from the cache, or empties it
         # What happens only if the call is made.
         AuditChange(),  # "begun" is written before something can change
@@ -53,5 +61,5 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         CleanAnswer(lambda server: state.spec(server).allowed_origins),  # no marks of ours, no foreign links
         RunSavedChain(state.is_composed, given.run_saved),  # answers here; all others go to a server
         RunAsTask(given.tasks),  # asks the server for a task, and waits for it if the caller takes none
-        Relay(state.keeper.connections, state.spec, lookup.recheck),  # leaves the process
+        Relay(state.keeper.connections, state.spec, given.recheck),  # leaves the process
     )

@@ -1,31 +1,39 @@
 """Makes the features of a gateway: admission, access, audit, search, mediation, visibility and chains."""
 
 import os
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 import structlog
 
-from maitred.config.settings import Admission, Results, Settings
+from maitred.config.settings import Admission, HeldCallSettings, Results, Settings
 from maitred.errors import ConfigError
 from maitred.wiring.exceptions import single_error
 from maitred.wiring.storage import database_of, open_store
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.calls.result_rules import ResultRules
+    from maitred.calls.results import ResultStore
     from maitred.catalog.stages import Placer
     from maitred.chains.base import IsolatedSandbox
+    from maitred.gateway.state import GatewayState
     from maitred.gateway.use_cases import Writer
     from maitred.mediation.base import Middleware
     from maitred.mediation.factory import MediatorFactory
     from maitred.mediation.proof import Ranker
-    from maitred.search.base import Embedder
+    from maitred.model.held_calls import HeldCall
+    from maitred.search.base import Embedder, Vectors
     from maitred.search.engine import SearchEngine
     from maitred.visibility.rules import RuleFunction
     from maitred.visibility.visibility import VisibilityTable
 
 log = structlog.get_logger(__name__)
+
+_COMPARED_SHARE = 4
+"""The memory for what agents got last is this part of the memory for whole answers."""
 
 
 @asynccontextmanager
@@ -69,8 +77,12 @@ def make_placer(settings: Settings) -> "Placer":
         stems=index_terms,
         choices=settings.tools,
         embed_tools=lambda tools, schema: bundled_embedder().documents(documents(tools, schema)),
-        embed_texts=lambda texts: bundled_embedder().queries(texts),
+        embed_texts=_embed_texts,
     )
+
+
+def _embed_texts(texts: "Sequence[str]") -> "Vectors":
+    return bundled_embedder().queries(texts)
 
 
 def make_tables(
@@ -81,8 +93,17 @@ def make_tables(
     Raises:
         ConfigError: A declaration has faults; all are listed.
     """
-    if not any(spec.visibility for spec in settings.servers.values()):
+    browsers = [name for name, spec in settings.servers.items() if spec.browser]
+    if not browsers and not any(spec.visibility for spec in settings.servers.values()):
         return {}
+    if browsers:
+        from maitred.browser.state import with_declarations
+
+        specs = {
+            name: replace(spec, visibility=with_declarations(spec.visibility)) if name in browsers else spec
+            for name, spec in settings.servers.items()
+        }
+        settings = replace(settings, servers=specs)
     from maitred.visibility.declarations import read_tables
     from maitred.visibility.rules import RuleRegistry
 
@@ -193,13 +214,28 @@ def make_front(settings: Settings, *, rules: "Mapping[str, RuleFunction]") -> "M
 
 
 def check_policy(settings: Settings) -> None:
-    """Check the policy before it is needed, if the operator wrote one.
+    """Check the policy and the rules about held calls before they are needed, if the operator wrote some.
 
     Raises:
-        ConfigError: It has faults; all are listed.
+        ConfigError: They have faults; all are listed.
     """
     if settings.admission != Admission():
         make_policy(settings)
+    if settings.held_calls.rules:
+        from maitred.config.hold_rules import compile_rules
+
+        try:
+            compile_rules(settings.held_calls.rules)
+        except ValueError as error:
+            raise ConfigError(str(settings.source), [str(error)]) from error
+
+
+async def notify_of_held(held: "HeldCall", settings: HeldCallSettings) -> None:
+    """Send a message about a call that waits for a person; never raises."""
+    from maitred.config.interpolate import resolver
+    from maitred.held_calls.webhook import send
+
+    await send(held, settings, resolver(os.environ))
 
 
 def make_policy(settings: Settings) -> "Policy":
@@ -274,6 +310,17 @@ def make_screen(settings: Results) -> "AnswerScreen":
     kept = ResultStore(ttl_s=settings.keep_s, max_bytes=settings.keep_bytes)
     return AnswerScreen(
         settings.screening, scan=scan, mask=mask if settings.mask_secrets else None, kept=kept
+    )
+
+
+def make_result_rules(settings: Results, store: "ResultStore", state: "GatewayState") -> "ResultRules":
+    """What applies `results.rules` and presets. The memory for changes is a quarter of that for answers."""
+    from maitred.calls.result_rules import ResultRules
+    from maitred.disclosure.budget import estimate
+    from maitred.gateway.stored_results import RuleChoice
+
+    return ResultRules(
+        RuleChoice(state), store, estimate=estimate, max_bytes=settings.keep_bytes // _COMPARED_SHARE
     )
 
 

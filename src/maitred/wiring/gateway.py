@@ -1,5 +1,6 @@
 """Open a gateway: make all of its parts, in the reverse order of their closing."""
 
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -17,9 +18,11 @@ from maitred.wiring.features import (
     make_menders,
     make_namesakes,
     make_placer,
+    make_result_rules,
     make_sandbox,
     make_screen,
     make_tables,
+    notify_of_held,
     open_search,
     open_trail,
     open_writer,
@@ -119,11 +122,12 @@ async def _make_parts(
     from maitred.calls.cache import ResultCache
     from maitred.calls.results import ResultStore, Shortener
     from maitred.calls.subscriptions import Subscriptions
-    from maitred.catalog.discovery import Discoverer
+    from maitred.catalog.discovery import MOST_AT_ONCE, Discoverer
     from maitred.catalog.live import LiveCatalog
     from maitred.catalog.token_worker import TokenWorker
     from maitred.disclosure.budget import estimate
     from maitred.gateway.parts import GatewayParts
+    from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
     from maitred.usage.recorder import UsageRecorder
 
@@ -137,7 +141,8 @@ async def _make_parts(
     search = await stack.enter_async_context(open_search(settings))
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
-    keeper = Discoverer(catalog, pool, counter.count, gatekeeper)
+    most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
+    keeper = Discoverer(catalog, pool, counter.count, gatekeeper, most_at_once=most_at_once)
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)
@@ -150,6 +155,7 @@ async def _make_parts(
         usage=usage,
         results=results,
         shortener=Shortener(results, estimate=estimate, limit_tokens=settings.results.max_tokens),
+        make_rules=partial(make_result_rules, settings.results, results),
         cache=ResultCache(max_bytes=settings.cache.max_bytes),
         subscriptions=await stack.enter_async_context(subscriptions),
         credentials=make_credentials(settings),
@@ -166,5 +172,7 @@ async def _make_parts(
         open_writer=open_writer,
         reserved_names=frozenset(META_TOOLS),
         task_key=task_key_of(settings),
+        held_calls=HeldCallStore(database, gateway=secrets.token_hex(16)),
+        notify_of_held=notify_of_held,
         make_sandbox=make_sandbox,
     )

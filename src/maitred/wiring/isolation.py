@@ -2,7 +2,7 @@
 
 `Containers` and `Programs` have what the backends of one gateway share: the engine with its images, and the
 jail. They load it when the first server needs it, the SDK of the engine last. `look_at_cages` reports to
-`maitred doctor` how this machine can isolate servers.
+`maitred doctor` how this machine can isolate servers, and `look_at_browsers` which browsers it can start.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from weakref import WeakSet
 from maitred.config.load import catalog_path
 from maitred.config.settings import Isolation, Settings
 from maitred.extras import install_command
+from maitred.model.browsers import BrowserOptions
 from maitred.model.servers import Cage
 from maitred.wiring.storage import database_of
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.backends.isolation.jail import ProgramJail
     from maitred.backends.isolation.scan import Trivy
     from maitred.backends.process import Warden
+    from maitred.model.browsers import BrowserReport
     from maitred.model.servers import MachineAspect, ServerSpec
 
 
@@ -187,3 +189,23 @@ async def look_at_cages(settings: Settings) -> "Sequence[MachineAspect]":
     except ConnectError as error:
         found = of_engine(error)
     return [*of_jail(choice, means), found, of_scan(settings.isolation.scan, shutil.which(PROGRAM))]
+
+
+async def look_at_browsers(settings: Settings) -> "Sequence[BrowserReport]":
+    """Start the browser of each server that drives one, and report on it.
+
+    Without any server, it is the browser that one would use, which is reported without a server's name.
+    """
+    driving = {name: spec.browser for name, spec in settings.servers.items() if spec.browser and spec.usable}
+    if not settings.servers:
+        driving = {"": BrowserOptions(sandbox=os.geteuid() != 0)}
+    if not driving:
+        return []
+    from maitred.backends.process import Warden
+    from maitred.browser.report import look_at_browser
+
+    processes = Warden()
+    try:
+        return [await look_at_browser(name, options, processes) for name, options in driving.items()]
+    finally:
+        processes.close()

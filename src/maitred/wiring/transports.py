@@ -6,12 +6,13 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.model.transports import UnknownTransportError, transport_kind
+from maitred.thread_import import import_in_thread
 from maitred.wiring.isolation import Containers, Programs
 from maitred.wiring.logins import make_access, make_guarded
 from maitred.wiring.orphans import ending_processes
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
     from maitred.backends.base import Backend, Listener
     from maitred.backends.pool import BackendPool
+    from maitred.browser.browsers import Browsers
     from maitred.model.servers import ServerSpec
 
 
@@ -46,7 +48,21 @@ def make_pool(
     containers = Containers(settings, warden)
     programs = Programs(settings, warden, containers.others)
 
-    parts = BackendParts(settings=settings, in_process=in_process, containers=containers, programs=programs)
+    @cache
+    def browsers() -> "Browsers":
+        """The browsers of the gateway, which the pool holds open."""
+        from maitred.browser.browsers import Browsers
+
+        return Browsers(pool.spawn, warden)  # made when a server first needs it, after the pool
+
+    parts = BackendParts(
+        settings=settings,
+        in_process=in_process,
+        containers=containers,
+        programs=programs,
+        browsers=browsers,
+        serves=serves,
+    )
 
     def close() -> None:
         containers.close()
@@ -61,18 +77,30 @@ def make_pool(
         keeps_running=serves,
         shares=not alone,
         prepare=ending_processes(catalog) if serves else None,
+        load=load_backend,
     )
     return pool, containers
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackendParts:
-    """The parts of the backends of one gateway; `in_process` are SDK servers of this process, by name."""
+    """The parts of the backends of one gateway; `in_process` are SDK servers of this process, by name.
+
+    `browsers` makes the browsers that all backends share, when one first needs them. `serves` says whether
+    the gateway serves clients; only then pages may dial in.
+    """
 
     settings: Settings
     in_process: "Mapping[str, Server]"
     containers: Containers
     programs: Programs
+    browsers: "Callable[[], Browsers]"
+    serves: bool = False
+
+
+async def load_backend(spec: "ServerSpec") -> None:
+    """Import what a backend of a specification needs, in a thread, because the SDK is slow to import."""
+    await import_in_thread(*SLOW_MODULES.get(spec.transport, ()), *(_LOGIN_MODULES if spec.auth else ()))
 
 
 def make_backend(spec: "ServerSpec", parts: BackendParts) -> "Backend":
@@ -106,6 +134,20 @@ def _make_memory(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     return MemoryBackend(spec, parts.in_process[spec.name], limits=parts.settings.limits)
 
 
+def _make_browser(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    from maitred.browser.backend import BrowserBackend
+
+    return BrowserBackend(spec, parts.browsers())
+
+
+def _make_pages(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    from maitred.browser.pages.address import dial_in_file
+    from maitred.browser.pages.backend import PagesBackend
+
+    file = dial_in_file(catalog_path(parts.settings), spec.name) if parts.serves else None
+    return PagesBackend(spec, parts.browsers(), serves=parts.serves, dial_in_file=file)
+
+
 def _make_saved(spec: "ServerSpec", _: BackendParts) -> "Backend":
     from maitred.chains.saved_backend import SavedBackend
 
@@ -136,6 +178,8 @@ MAKERS: "Final[dict[str, Callable[[ServerSpec, BackendParts], Backend]]]" = {
     "http": _make_http,
     "sse": _make_http,
     "container": _make_container,
+    "browser": _make_browser,
+    "pages": _make_pages,
     "memory": _make_memory,
     "chain": _make_saved,
 }
@@ -145,3 +189,16 @@ For a registered server, a backend of the reach `network` connects only to what
 `maitred.admission.address_guard.allowed_addresses` returns, with the networks of `spec.exempted`.
 A backend on httpx gets this from `make_guarded`.
 """
+
+SLOW_MODULES: "Final[Mapping[str, tuple[str, ...]]]" = {
+    "stdio": ("maitred.backends.stdio",),
+    "http": ("maitred.backends.http",),
+    "sse": ("maitred.backends.http",),
+    "container": ("maitred.backends.isolation.container",),
+    "memory": ("maitred.backends.memory",),
+    "browser": ("maitred.browser.backend",),
+    "pages": ("maitred.browser.pages.backend",),
+}
+"""The modules of transports that import the SDK: a thread imports them, so that the event loop goes on."""
+
+_LOGIN_MODULES: Final = ("maitred.backends.oauth.tokens",)

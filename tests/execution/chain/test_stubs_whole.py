@@ -2,6 +2,8 @@
 
 import ast
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,15 @@ def test_every_tool_of_a_corpus_can_be_called_by_what_its_stub_says(catalog: Sna
             assert in_front == set(needed), one.tool
 
 
+@pytest.fixture
+def kept_limit() -> Iterator[None]:
+    """The type checker raises Python's limit of nesting for the whole process, and leaves it there."""
+    before = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.usefixtures("kept_limit")
 def test_a_type_checker_takes_the_stubs_and_finds_the_faults_of_a_program(tmp_path: Path) -> None:
     """The stubs of a whole corpus have no fault of their own."""
     snapshot = corpus_snapshot("generated")

@@ -1,6 +1,6 @@
 """Whoever decides on a server sees that its image is another one."""
 
-from maitred.gateway.admission import Case
+from maitred.gateway.cases import Case
 from maitred.model.approvals import Binding, Event
 from maitred.surfaces.cli.case_view import summary
 

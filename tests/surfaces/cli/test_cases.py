@@ -9,11 +9,13 @@ from rich.text import Text
 from maitred.admission.approval import ApprovalState
 from maitred.admission.definition import DefinitionChange, PartKey
 from maitred.admission.findings import Decision, Finding, LayerReport
-from maitred.gateway.admission import Case
+from maitred.admission.waiting import WaitingOrigin, WaitingTool
+from maitred.gateway.cases import Case
 from maitred.model.approvals import Binding, Event
 from maitred.surfaces.case_json import case_json
 from maitred.surfaces.cli.case_view import explanation, next_steps, standing, summary
 from maitred.surfaces.cli.console import visible
+from maitred.surfaces.cli.origin_view import origin_lines, origin_steps
 
 SEND = PartKey(kind="tool", name="send")
 READ = PartKey(kind="tool", name="read")
@@ -112,6 +114,35 @@ def test_an_explanation_has_the_layers_in_order_and_who_decided(event: Event, sa
         f"  3 approval: {said}",
     ]
     assert "  nothing of it is withheld, changed or suspicious" in found
+
+
+def test_a_waiting_page_tool_shows_its_parameters_and_says_what_is_left_out() -> None:
+    """All that a page writes is on one line each, and what is too long is named."""
+    nested = {"type": "object", "properties": {"deep": {"description": "x" * 300}}}
+    schema = {
+        "type": "object",
+        "properties": {**{f"p{number}": {} for number in range(30)}, "p1": nested, "last": {}},
+        "required": ["p0"],
+        "$defs": {},
+    }
+    waiting = WaitingTool(part=SEND, name="send", description="Send\nit.", schema=schema, why="is new")
+    origin = WaitingOrigin(origin="https://app.example", digest="ab12", tools=[waiting])
+    found = lines(origin_lines([origin], lambda _: []))
+
+    assert found[:3] == [
+        "  https://app.example: 1 tool withheld  digest ab12",
+        "    send: it is new",
+        r"      says of itself: Send\nit.",
+    ]
+    assert found[3] == "      parameter p0 (required)"
+    assert found[4] == "      parameter p1 (object); and more, which `maitred approvals --json` has"
+    assert found[-2:] == [
+        "      and 1 more parameter; `maitred approvals --json` has all",
+        "      its schema also has $defs; `maitred approvals --json` has all",
+    ]
+    assert lines(origin_steps("web", [origin])) == [
+        "  maitred approve web --origin https://app.example --seen ab12"
+    ]
 
 
 def test_what_a_server_published_first_is_no_change() -> None:

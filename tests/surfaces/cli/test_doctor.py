@@ -10,7 +10,7 @@ from tests.surfaces.cli.rig import Run, runner, write
 
 from maitred.disclosure.answers import ServerStatus
 from maitred.model.servers import FaultCode, Health, ServerFacts, ServerSpec, State
-from maitred.surfaces.cli.doctor import advice
+from maitred.surfaces.advice import advice
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ import anyio
 import pytest
 from anyio import to_thread
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from maitred.config.settings import Http
+from maitred.surfaces.disconnects import ON_DISCONNECT, Disconnection, OnDisconnect
 from maitred.surfaces.http import connections
 from maitred.surfaces.http.connections import most_connections
 from maitred.surfaces.http.serve import serve_http
@@ -186,3 +188,19 @@ def test_half_of_the_descriptors_are_left_for_servers_and_files() -> None:
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert most_connections() == soft // 2
+
+
+def test_the_method_of_uvicorn_by_which_head_and_body_leave_together_is_there() -> None:
+    """It is private, and other versions do not have it: then each answer would take two system calls."""
+    assert callable(HttpToolsProtocol._start_asgi_task)
+
+
+def test_a_client_that_has_left_already_is_noticed_too() -> None:
+    """It left while its token was checked: the answer must not wait for its end for ever."""
+    disconnection, called = Disconnection(), []
+    scope = {ON_DISCONNECT: disconnection}
+    with OnDisconnect(scope, lambda: called.append("before")):
+        disconnection.complete()
+    with OnDisconnect(scope, lambda: called.append("after")):
+        pass
+    assert called == ["before", "after"]

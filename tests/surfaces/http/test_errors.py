@@ -17,7 +17,7 @@ from maitred.errors import (
     ToolNotFoundError,
     ToolWithheldError,
 )
-from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http.errors import refusal_of
 
 

@@ -1,4 +1,4 @@
-"""What a person finds who opens the gateway's address in a browser."""
+"""What a person finds who opens the gateway's address in a browser, besides the pages of `surfaces/web`."""
 
 import re
 from collections.abc import AsyncIterator
@@ -18,15 +18,22 @@ async def client(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def test_the_first_page_leads_to_all_there_is(client: httpx2.AsyncClient) -> None:
+async def test_a_browser_is_led_to_the_pages_for_a_person(client: httpx2.AsyncClient) -> None:
+    """They ask who comes; without a session there is a form to enter by."""
+    page = await client.get("/", headers=BROWSER, follow_redirects=True)
+    assert page.url.path == "/ui/enter"
+    assert page.status_code == 200
+
+
+async def test_the_page_of_the_api_leads_to_all_there_is(client: httpx2.AsyncClient) -> None:
     """Every link works, and a program gets the same as JSON."""
-    page = await client.get("/", headers=BROWSER)
+    page = await client.get("/docs", headers=BROWSER)
     places = (await client.get("/")).json()["places"]
 
     assert page.headers["content-type"].startswith("text/html")
-    assert re.findall('href="([^"]+)"', page.text) == list(places)
+    assert set(re.findall('href="([^"]+)"', page.text)) == set(places)
     for path in set(places) - {"/mcp"}:
-        assert (await client.get(path)).status_code == 200, path
+        assert (await client.get(path, follow_redirects=True)).status_code == 200, path
 
 
 async def test_the_description_is_a_page_with_every_operation(client: httpx2.AsyncClient) -> None:
@@ -38,7 +45,7 @@ async def test_the_description_is_a_page_with_every_operation(client: httpx2.Asy
     assert set(re.findall("<h3><code>([^<]+)</code>", page)) == wanted
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.parametrize("path", ["/docs"])
 async def test_pages_run_nothing_load_nothing_and_name_no_server(
     path: str, client: httpx2.AsyncClient
 ) -> None:

@@ -7,7 +7,8 @@ from mcp_types import CLIENT_CAPABILITIES_META_KEY
 from tests.surfaces.mcp.test_parked_calls import Link
 
 from maitred.model.access import LOCAL_USER, Grant, Role, Viewer
-from maitred.surfaces.mcp.caller import StatelessCaller, key_of
+from maitred.surfaces.mcp.caller import StatelessCaller
+from maitred.surfaces.mcp.client_keys import key_of
 
 
 def caller(viewer: Viewer, **capabilities: Any) -> StatelessCaller:

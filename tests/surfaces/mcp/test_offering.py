@@ -21,8 +21,9 @@ from maitred.model.access import LOCAL_USER
 from maitred.model.resources import OfferKey
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.mcp.completions import limit_values, matching_values
-from maitred.surfaces.mcp.notices import ListTracker
-from maitred.surfaces.mcp.offers import PROMPTS, RESOURCES, acceptable, page_of
+from maitred.surfaces.mcp.list_pages import PROMPTS, RESOURCES
+from maitred.surfaces.mcp.list_tracker import ListTracker
+from maitred.surfaces.mcp.offers import acceptable, page_at
 from maitred.surfaces.mcp.result_shape import for_revision
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
@@ -266,8 +267,8 @@ def test_a_cursor_holds_any_uri() -> None:
     key = [OfferKey(server="s", kind="resource", key=f"é:{n:03}") for n in range(150)]
     offers = [Offer(key=one, name=one.key, definition={"uri": "x", "name": "n"}) for one in key]
 
-    first = page_of(RESOURCES, [], offers, None, HANDSHAKE)
-    second = page_of(RESOURCES, [], offers, first["nextCursor"], HANDSHAKE)
+    first = page_at(RESOURCES, [], offers, None, HANDSHAKE)
+    second = page_at(RESOURCES, [], offers, first["nextCursor"], HANDSHAKE)
 
     assert [entry["uri"] for entry in first["resources"] + second["resources"]] == [o.name for o in offers]
     assert "nextCursor" not in second

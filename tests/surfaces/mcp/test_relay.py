@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call, without_owned
@@ -81,6 +81,8 @@ json_values = st.recursive(
 fields = st.sampled_from(["content", "structuredContent", "isError", "resultType", "_meta", "other"])
 
 
+@example({"resultType": "task"})
+@example({"resultType": "task", "isError": True, "content": []})
 @given(st.dictionaries(fields, json_values))
 def test_no_result_of_a_server_breaks_the_relay(result: dict[str, Any]) -> None:
     """Whatever a server answers, a handshake client gets content and no structure that it must refuse."""

@@ -73,20 +73,18 @@ class Streams(asyncio.Protocol):
         """Whether the connection is open."""
         return self._transport is not None and not self.ended.is_set()
 
-    async def write(self, data: bytes) -> None:
-        """Send bytes to the container's standard input, and wait while it is behind.
+    def write(self, data: bytes) -> anyio.Event | None:
+        """Send bytes to the container's standard input.
+
+        Returns the event that is set once the container has caught up, if it is behind.
 
         Raises:
             BrokenPipeError: The container does not take input any more, and has read nothing of this.
-            ConnectionResetError: The container ended while it was behind, and may have read some of it.
         """
         if self._transport is None or self._transport.is_closing() or self.ended.is_set():
             raise BrokenPipeError
         self._transport.write(data)
-        if not self._writable.is_set():
-            await self._writable.wait()
-            if self.ended.is_set():
-                raise ConnectionResetError
+        return None if self._writable.is_set() else self._writable
 
     def end_input(self) -> None:
         """Close the container's standard input; its output still comes."""

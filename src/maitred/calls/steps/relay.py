@@ -1,17 +1,17 @@
 """Send a call to its server, and return the answer: the only step that leaves the process."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from maitred.backends.base import Connections
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
-from maitred.calls.rounds import RecordedCaller, finish_rounds
+from maitred.calls.rounds import RecordedCaller, ViewerCaller, finish_rounds
 from maitred.errors import ConnectionLostError
 from maitred.model.servers import ServerSpec
 from maitred.model.sharing import sharer_of
-from maitred.model.tools import ToolCall
 
 
 class Relay:
@@ -25,7 +25,7 @@ class Relay:
         self,
         connections: Connections,
         spec_of: Callable[[str], ServerSpec],
-        recheck: Callable[[Call], object],
+        recheck: Callable[[Call], Awaitable[None]],
     ) -> None:
         self._connections = connections
         self._spec_of = spec_of
@@ -48,17 +48,16 @@ class Relay:
     async def _relay(self, call: Call) -> Answer:
         tool = call.tool
         timeout_s = self._spec_of(tool.server).timeouts.call_s
-        caller = RecordedCaller(call.caller, call.note_question)
+        caller = RecordedCaller(ViewerCaller(call.caller, call.viewer), call.note_question)
         async with self._connections.connection(tool.server, sharer_of(call.viewer)) as connection:
-            self._recheck(call)
+            await self._recheck(call)
 
-            async def send(request: ToolCall) -> dict[str, Any]:
-                return await connection.call_tool(tool.key.name, request, timeout_s=timeout_s, caller=caller)
-
-            async def again(responses: Mapping[str, Any], state: str | None) -> dict[str, Any]:
-                return await send(replace(call.request, input_responses=responses, request_state=state))
-
+            send = partial(connection.call_tool, tool.key.name, timeout_s=timeout_s, caller=caller)
             result = await send(call.request)
             if result.get("resultType") == "input_required":
+
+                async def again(responses: Mapping[str, Any], state: str | None) -> dict[str, Any]:
+                    return await send(replace(call.request, input_responses=responses, request_state=state))
+
                 result = await finish_rounds(tool.server, result, caller, again)
         return Answer(wire=result)

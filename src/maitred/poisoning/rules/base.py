@@ -9,17 +9,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Final
 
 from maitred.model.approvals import Severity
 from maitred.poisoning.ideas import ideas_in, mask
 from maitred.poisoning.subjects import traits
+
+_MOST_NEEDS: Final = 4
 
 _compile = cache(re.compile)  # compiled at first use: to compile all of them would delay every import
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One phrase. A sentence must have an idea of each set in `needs`, and none of `unless`.
+    """One phrase. A sentence must have an idea of each set in `needs`, one to four, and none of `unless`.
 
     The folded sentence must match `shape`; the rule spares one that matches `but`.
     """
@@ -31,10 +34,6 @@ class Rule:
     unless: int = 0
     shape: str = ""
     but: str = ""
-
-    def may_hold(self, ideas: int) -> bool:
-        """Return whether a sentence with these ideas can be such a phrase."""
-        return not ideas & self.unless and all(ideas & need for need in self.needs)
 
     def holds(self, sentence: str) -> bool:
         """Return whether a folded sentence is such a phrase, once its ideas allow it."""
@@ -68,7 +67,7 @@ class RuleTable:
     """A table of rules, the surest first. It caches its results, because servers repeat sentences."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self._rules = tuple(rules)
+        self._rules = [(one.unless, *_four(one.needs), one) for one in rules]
         self._possible = lru_cache(maxsize=16_384)(self._may_hold)
         self.broken_rules = lru_cache(maxsize=8_192)(self._find_broken)
         """The rules that a folded sentence breaks, at most one of each id.
@@ -86,7 +85,17 @@ class RuleTable:
         return tuple(broken.values())
 
     def _may_hold(self, ideas: int) -> tuple[Rule, ...]:
-        return tuple(one for one in self._rules if one.may_hold(ideas))
+        return tuple(
+            one
+            for unless, first, second, third, fourth, one in self._rules
+            if ideas & first and ideas & second and ideas & third and ideas & fourth and not ideas & unless
+        )
+
+
+def _four(needs: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Four needs that mean the same; a loop over as many as there are would take several times as long."""
+    first, second, third, fourth = (*needs, *needs[-1:] * (_MOST_NEEDS - len(needs)))
+    return first, second, third, fourth
 
 
 @lru_cache(maxsize=8_192)

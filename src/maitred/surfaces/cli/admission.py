@@ -16,7 +16,14 @@ from rich.text import Text
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.model.access import Viewer
-from maitred.surfaces.cli.case_view import explanation, headline, next_steps, standing, summary
+from maitred.surfaces.cli.case_view import (
+    explanation,
+    headline,
+    next_steps,
+    origin_summary,
+    standing,
+    summary,
+)
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -30,6 +37,7 @@ from maitred.surfaces.cli.console import (
     settings_of,
     visible,
 )
+from maitred.surfaces.cli.held_call_view import call_summary
 from maitred.surfaces.manifest_folder import read_text
 from maitred.wiring import open_gateway
 from maitred.wording import count_of
@@ -37,7 +45,8 @@ from maitred.wording import count_of
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.admission.findings import Decision, Finding
     from maitred.gateway import Gateway
-    from maitred.gateway.admission import RegistrationResult
+    from maitred.gateway.cases import RegistrationResult
+    from maitred.model.held_calls import HeldCall
 
 Document = Literal["manifest"]
 WhyOption = Annotated[str, typer.Option(help="Your reason, for the log.")]
@@ -218,9 +227,14 @@ def schema(
 
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
-    from maitred.gateway.admission import Case, Verdict
+    from maitred.gateway.admission import Verdict
+    from maitred.gateway.cases import Case
 
 ServerArgument = Annotated[str, typer.Argument(help="Name of the server.")]
+OriginOption = Annotated[
+    str,
+    typer.Option(metavar="ORIGIN", help="Approve only the tools that web pages of this origin have now."),
+]
 SeenOption = Annotated[
     str, typer.Option(metavar="DIGEST", help="Decide only if the digest is still this one.")
 ]
@@ -232,31 +246,40 @@ def approvals(
     every: Annotated[bool, typer.Option("--all", help="Show servers that need no decision, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what waits for your decision: servers, and changes in what they publish."""
+    """Show what waits for your decision: servers, changes in what they publish, and calls."""
     settings, viewer = prepare(config)
-    found = [case for case in run(lambda: _cases(settings, viewer)) if every or case.awaits]
+    cases, calls = run(lambda: _undecided(settings, viewer))
+    found = [case for case in cases if every or case.awaits]
     if as_json:
         from maitred.surfaces.case_json import case_json  # noqa: PLC0415  # reads manifests with pydantic
+        from maitred.surfaces.held_call_json import held_call_json  # noqa: PLC0415  # imports the gateway
 
-        print_json({"cases": [case_json(case, whole=False) for case in found]})
+        cases_json = [case_json(case, whole=False) for case in found]
+        print_json({"cases": cases_json, "calls": [held_call_json(call) for call in calls]})
         return
     for case in found:
         _print([*summary(case), *next_steps(case), Text()] if case.awaits else [headline(case)])
+    for call in calls:
+        _print(call_summary(call))
     waiting = sum(case.awaits for case in found)
-    verb = "waits" if waiting == 1 else "wait"
-    out.print(
-        f"{count_of(waiting, 'server')} {verb} for a decision." if waiting else "Nothing waits for you."
-    )
+    counts = [count_of(waiting, "server")] if waiting else []
+    counts += [count_of(len(calls), "call")] if calls else []
+    verb = "waits" if waiting + len(calls) == 1 else "wait"
+    out.print(f"{' and '.join(counts)} {verb} for a decision." if counts else "Nothing waits for you.")
 
 
-async def _cases(settings: Settings, viewer: Viewer) -> "list[Case]":
+async def _undecided(settings: Settings, viewer: Viewer) -> "tuple[Sequence[Case], Sequence[HeldCall]]":
+    """All servers, and the calls that wait, if the viewer may decide on calls."""
     async with admitting(settings) as gateway:
-        return list(await gateway.cases(viewer))
+        cases = await gateway.cases(viewer)
+        decides = gateway.holds_calls and gateway.decides_calls(viewer)
+        return cases, await gateway.held_calls(viewer) if decides else ()
 
 
 def approve(
     server: ServerArgument,
     config: ConfigOption = None,
+    origin: OriginOption = "",
     seen: SeenOption = "",
     why: WhyOption = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve the present state, unasked.")] = False,
@@ -265,23 +288,31 @@ def approve(
     settings, viewer = prepare(config)
     asks = not (seen or yes)
     if asks and not sys.stdin.isatty():
-        hint = f"`maitred approve {server} --seen DIGEST`, with the digest that `maitred approvals` prints"
+        of = f" --origin {origin}" if origin else ""
+        hint = (
+            f"`maitred approve {server}{of} --seen DIGEST`, with the digest that `maitred approvals` prints"
+        )
         raise ConfigError("approve", [f"there is no terminal to ask at; use {hint}, or --yes"])
 
     async def go() -> bool:
         async with admitting(settings) as gateway:
-            digest = await _asked(gateway, server, viewer) if asks else seen
+            digest = await _asked(gateway, server, viewer, origin) if asks else seen
             if digest is None:
                 return False
-            await gateway.decide(server, "approve", viewer=viewer, why=why, seen=digest)
+            await gateway.decide(server, "approve", viewer=viewer, why=why, seen=digest, origin=origin)
             return True
 
-    out.print(Text(f"Approved {server!r}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
+    what = f"the tools of {origin} at {server!r}" if origin else repr(server)
+    out.print(Text(f"Approved {what}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
 
 
-async def _asked(gateway: "Gateway", server: str, viewer: Viewer) -> str | None:
+async def _asked(gateway: "Gateway", server: str, viewer: Viewer, origin: str) -> str | None:
     """The digest of what the operator saw at the terminal and approved; `None` without approval."""
     case = await gateway.case(server, viewer=viewer, to_decide=True)
+    if origin:
+        chosen = case.waiting_origin(origin)
+        _print(origin_summary(case, chosen))
+        return chosen.digest if typer.confirm("Approve them?") else None
     _print(summary(case))
     if not case.awaits and case.state == "approved":
         out.print(Text(f"{server!r} is {standing(case)} as it is."))

@@ -14,6 +14,7 @@ from maitred.wording import did_you_mean
 
 COMMANDS = {
     "serve": "serve",
+    "ui": "ui",
     "status": "status",
     "stop": "status",
     "add": "servers",
@@ -33,6 +34,7 @@ COMMANDS = {
     "approvals": "admission",
     "approve": "admission",
     "reject": "admission",
+    "calls": "held_calls",
     "suspend": "admission",
     "resume": "admission",
     "explain": "admission",
@@ -44,6 +46,7 @@ COMMANDS = {
     "tokens": "tokens",
     "budget": "stats",
     "audit": "audit",
+    "browser": "browser",
     "doctor": "doctor",
     "eval": "eval",
     "demo": "demo",

@@ -6,16 +6,20 @@ escapes: they are a reason not to approve it, and they must not control a termin
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
 from maitred.model.approvals import name_and_identity
 from maitred.surfaces.cli.console import visible
+from maitred.surfaces.cli.origin_view import origin_lines, origin_steps
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.admission.definition import PartKey
     from maitred.admission.findings import Finding
-    from maitred.gateway.admission import Case
+    from maitred.admission.waiting import WaitingOrigin
+    from maitred.gateway.cases import Case
     from maitred.model.approvals import Event
 
 _FIRST: Final = ("transport", "command", "image", "url", "args", "cwd", "env", "headers", "network")
@@ -28,6 +32,7 @@ _WEIGHTS: Final = {
 }
 _EVENTS: Final = {
     "auto_approved": "approved by policy",
+    "part_approved": "approved in part",
     "definition_changed": "definition changed",
     "manifest_changed": "manifest changed",
     "image_changed": "image changed",
@@ -67,18 +72,35 @@ def summary(case: "Case") -> Iterator[Text]:
 def definition(case: "Case") -> Iterator[Text]:
     """The lines about the server's definition: withheld parts, changes, findings."""
     parts = dict.fromkeys([*(change.part for change in case.changes), *case.parts])
-    for part in parts:
-        name, changes = visible(str(part)), [change for change in case.changes if change.part == part]
+    grouped = {tool.part for origin in case.origins for tool in origin.tools}
+    for part in [one for one in parts if one not in grouped]:
+        name, changes = visible(str(part)), list(_changes(case, part))
         why = case.parts.get(part, "")
         yield Text(
             f"  {name} {'is withheld' if why else 'is in use'}" + ("" if changes else f": it {visible(why)}")
         )
-        for change in changes:
+        yield from changes
+    yield from origin_lines(case.origins, partial(_changes, case))
+    for finding in case.findings:
+        yield _finding(_SUSPICIONS[finding.severity], finding.layer, told_of(finding))
+
+
+def origin_summary(case: "Case", origin: "WaitingOrigin") -> Iterator[Text]:
+    """All that an operator needs for a decision on the tools of one origin."""
+    yield from origin_lines([origin], partial(_changes, case))
+    parts = tuple(str(tool.part) for tool in origin.tools)
+    for finding in case.findings:
+        if finding.key.startswith(parts):
+            yield _finding(_SUSPICIONS[finding.severity], finding.layer, told_of(finding))
+
+
+def _changes(case: "Case", part: "PartKey") -> Iterator[Text]:
+    """The changes of one part since it was approved."""
+    for change in case.changes:
+        if change.part == part:
             label, style = _WEIGHTS[change.weight]
             text = change.text.removeprefix(f"{part}: ").replace(f"{part} ", "it ", 1)
             yield Text.assemble("    ", (label, style), f": {visible(text)}")
-    for finding in case.findings:
-        yield _finding(_SUSPICIONS[finding.severity], finding.layer, told_of(finding))
 
 
 def explanation(case: "Case") -> Iterator[Text]:
@@ -128,6 +150,7 @@ def next_steps(case: "Case") -> Iterator[Text]:
     if case.awaits:
         for verdict in ("approve", "reject"):
             yield Text(f"  maitred {verdict} {case.server} --seen {case.digest}")
+        yield from origin_steps(case.server, case.origins)
 
 
 def told_of(finding: "Finding") -> str:
@@ -161,7 +184,7 @@ def _decider(case: "Case") -> str:
     if case.state == "pending":
         return "waits for a person, who has not decided yet"
     kinds = {
-        "approved": ("approved", "auto_approved"),
+        "approved": ("approved", "part_approved", "auto_approved"),
         "rejected": ("rejected",),
         "suspended": ("suspended",),
         "withdrawn": ("withdrawn",),
@@ -171,7 +194,9 @@ def _decider(case: "Case") -> str:
         return case.state
     if last.kind == "auto_approved":
         return "the policy approved it, without asking a person"
-    return f"{last.kind} by {visible(last.who)}" + (f": {visible(last.why)}" if last.why else "")
+    return f"{_EVENTS.get(last.kind, last.kind)} by {visible(last.who)}" + (
+        f": {visible(last.why)}" if last.why else ""
+    )
 
 
 def _told(finding: Mapping[str, Any]) -> str:

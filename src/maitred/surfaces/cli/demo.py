@@ -5,16 +5,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
@@ -25,13 +21,14 @@ from maitred.errors import ConfigError
 from maitred.extras import install_command
 from maitred.model.access import LOCAL_USER
 from maitred.surfaces.cli.console import err, out, run
+from maitred.surfaces.cli.demo_console import heading, show_call, website
 from maitred.surfaces.cli.entry import entry_line
 from maitred.wiring import open_gateway
 
 if TYPE_CHECKING:  # the SDK takes a second to import
     from mcp import Client
 
-_PAGE = b"<html><body><h1>Today's menu</h1><p>Onion soup, sole meuniere, tarte tatin.</p></body></html>"
+_PAGE = "<html><body><h1>Today's menu</h1><p>Onion soup, sole meuniere, tarte tatin.</p></body></html>"
 _PACKAGES = {
     "time": ("mcp_server_time", ["--local-timezone", "UTC"]),
     "git": ("mcp_server_git", []),
@@ -39,20 +36,40 @@ _PACKAGES = {
 }
 
 
+group = typer.Typer(
+    help="Show what an agent sees of three real servers; `demo browser` shows Chrome and a web page.",
+    rich_markup_mode=None,
+)
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(demo)
+    """Add the commands."""
+    app.add_typer(group, name="demo")
 
 
-def demo() -> None:
+@group.callback(invoke_without_command=True)
+def demo(context: typer.Context) -> None:
     """Show what an agent sees: what three real servers cost raw, the menu instead, a search, and calls."""
+    if context.invoked_subcommand is None:
+        _demonstrate()
+
+
+@group.command()
+def browser() -> None:
+    """Show Chrome and the tools of a web page: what an agent sees, finds and calls. Needs Chromium."""
+    from maitred.surfaces.cli.demo_browser import demonstrate  # noqa: PLC0415  # loads the browser
+
+    demonstrate()
+
+
+def _demonstrate() -> None:
     missing = [module for module, _ in _PACKAGES.values() if find_spec(module) is None]
     if missing:
         hint = f"`{install_command('demo')}` installs the servers of the demonstration"
         raise ConfigError("demo", [f"{' and '.join(missing)} cannot be imported; {hint}"])
-    with tempfile.TemporaryDirectory(prefix="maitred-demo-") as folder, _website() as url:
+    with tempfile.TemporaryDirectory(prefix="maitred-demo-") as folder, website({"/": _PAGE}) as origin:
         path = _configure(Path(folder))
-        run(lambda: _show(path, url))
+        run(lambda: _show(path, f"{origin}/"))
 
 
 def _configure(folder: Path) -> Path:
@@ -80,30 +97,6 @@ def _repository(folder: Path) -> None:
         subprocess.run(["git", *command], cwd=folder, check=True)  # noqa: S607  # git from the user's PATH
 
 
-@contextmanager
-def _website() -> Iterator[str]:
-    """A web page on loopback, so that fetching works without network."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # the library's name
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(_PAGE)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's signature
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 async def _show(path: Path, url: str) -> None:
     from mcp import Client  # noqa: PLC0415  # as above
 
@@ -124,13 +117,13 @@ async def _show(path: Path, url: str) -> None:
 
 def _raw_cost(servers: Sequence[Any]) -> int:
     table = Table(box=None, pad_edge=False)
-    for heading in ("server", "tools", "tokens raw"):
-        table.add_column(heading, justify="left" if heading == "server" else "right")
+    for title in ("server", "tools", "tokens raw"):
+        table.add_column(title, justify="left" if title == "server" else "right")
     for server in servers:
         table.add_row(server.name, str(server.tools), f"{server.cost_tokens:,}")
         if server.error:
             out.print(Text(f"{server.name}: {server.error}", style="red"))
-    _heading("1. What an agent without maitred carries in every conversation")
+    heading("1. What an agent without maitred carries in every conversation")
     out.print(table)
     return sum(server.cost_tokens for server in servers)
 
@@ -139,7 +132,7 @@ async def _show_menu(client: "Client", raw: int) -> None:
     listed = await client.list_tools()
     tools = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed.tools]
     [menu] = count_tokens([for_model(tools)])
-    _heading("2. What it carries with maitred: the menu")
+    heading("2. What it carries with maitred: the menu")
     out.print(", ".join(tool.name for tool in listed.tools))
     less = f" as a menu: {raw / menu:.1f} times less."
     out.print(Text.assemble(f"{raw:,} tokens raw, ", (f"{menu:,} tokens", "bold"), less))
@@ -148,39 +141,26 @@ async def _show_menu(client: "Client", raw: int) -> None:
 
 
 async def _show_search(client: "Client") -> None:
-    _heading("3. The agent searches, two capabilities at once")
+    heading("3. The agent searches, two capabilities at once")
     phrases = ["convert time between time zones", "show the commit log"]
-    await _call(client, "search_tools", {"phrases": phrases, "limit": 2})
+    await show_call(client, "search_tools", {"phrases": phrases, "limit": 2})
 
 
 async def _show_calls(client: "Client", repository: Path | None, url: str) -> None:
-    _heading("4. and calls what it found")
+    heading("4. and calls what it found")
     zones = {"source_timezone": "Europe/Paris", "time": "19:30", "target_timezone": "Asia/Tokyo"}
-    await _call(client, "call_read_only_tool", {"name": "time__convert_time", "arguments": zones})
+    await show_call(client, "call_read_only_tool", {"name": "time__convert_time", "arguments": zones})
     if repository is not None:
         arguments = {"repo_path": str(repository), "max_count": 1}
-        await _call(client, "call_tool", {"name": "git__git_log", "arguments": arguments})
+        await show_call(client, "call_tool", {"name": "git__git_log", "arguments": arguments})
     arguments = {"url": url, "raw": True}
-    await _call(client, "call_tool", {"name": "fetch__fetch", "arguments": arguments})
-    _heading("5. A mistake is answered with what the next try needs")
-    await _call(client, "call_tool", {"name": "time__convert_time", "arguments": {"time": "19:30"}})
-
-
-async def _call(client: "Client", name: str, arguments: Mapping[str, Any]) -> None:
-    out.print(Text(f"> {name} {json.dumps(arguments)}", style="cyan"))
-    result = await client.call_tool(name, dict(arguments))
-    text = "\n".join(block.text for block in result.content if block.type == "text")
-    color = "red" if result.is_error else "green"
-    out.print(Panel(Text(text.strip()), border_style=color, expand=False), soft_wrap=False)
-
-
-def _heading(text: str) -> None:
-    out.print()
-    out.print(Text(text, style="bold"))
+    await show_call(client, "call_tool", {"name": "fetch__fetch", "arguments": arguments})
+    heading("5. A mistake is answered with what the next try needs")
+    await show_call(client, "call_tool", {"name": "time__convert_time", "arguments": {"time": "19:30"}})
 
 
 def _show_line_to_paste() -> None:
-    _heading("Yours next")
+    heading("Yours next")
     out.print("  maitred import                 take over the servers of your other clients")
     out.print("  maitred add NAME -- COMMAND    add one by hand")
     out.print("Then paste this line into your client's MCP configuration, in place of its servers:")

@@ -9,10 +9,12 @@ import typer
 from rich.text import Text
 
 from maitred.config.settings import Settings
-from maitred.disclosure.answers import ServerStatus, parts_withheld
+from maitred.disclosure.answers import parts_withheld
 from maitred.model.access import Viewer
-from maitred.model.servers import FaultCode, MachineAspect, State
+from maitred.model.browsers import BrowserReport
+from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
+from maitred.surfaces.advice import advice
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -25,33 +27,13 @@ from maitred.surfaces.cli.console import (
     unwritable,
     wait_for_vectors,
 )
-from maitred.wiring import look_at_cages, open_gateway
+from maitred.wiring import look_at_browsers, look_at_cages, open_gateway
 from maitred.wording import count_of
 
 _SHOWN_LINES = 10
-_ADVICE: Final[Mapping[FaultCode, str]] = {
-    "program_missing": "install the program, or give its full path in `command`",
-    "jail_missing": "install bubblewrap, as by `apt-get install bubblewrap`",
-    "path_not_granted": "add that to the manifest, and register it again",
-    "mount_unusable": "correct `filesystem` in its manifest, or put it there",
-    "network_not_granted": "install its package, as by `uv tool install` or `npm install --global`",
-    "variable_unset": "set the variable where maitred is started, for instance in your client's env",
-    "not_ready": "raise `start_timeout_s` of the server if it is slow the first time",
-    "image_not_fetched": "fetch or make the image by hand, or correct its name in the manifest",
-    "login_needed": "run that command; docs/oauth.md explains the login",
-    "unauthorized": "set `headers: {Authorization: Bearer ${TOKEN}}`",
-    "open_files": "raise the limit as it says, or have fewer servers run at once",
-}
-_PROGRAMS: Final = {
-    "npx": "install Node.js, which brings npx",
-    "uvx": "install uv, which brings uvx",
-    "docker": "install Docker, or run the server without a container",
-}
-_MEMORY: Final = "raise `memory` in its manifest, and register it again"
-_MODULE: Final = "the server's Python package is not installed for the interpreter in `command`"
-_SUSPENDED: Final = "see `maitred explain NAME`; `maitred resume NAME` ends it"
-_EXIT: Final = "its last output is shown above; run its command by hand to see more"
-_OTHERWISE: Final = "see docs/troubleshooting.md"
+_BROWSER: Final = "see docs/browser.md"
+_NO_WAY: Final = "it can find no page: no server has `transport: browser`, and no page can dial in"
+_NO_WAY_ADVICE: Final = "add such a server, as `chrome: {transport: browser}`, or `dial_in: 0` to its `pages`"
 
 
 def register(app: typer.Typer) -> None:
@@ -70,6 +52,8 @@ def doctor(
     findings, catalog, cage = found.servers, found.catalog, found.cage
     fault = catalog["fault"]
     cages = run(lambda: look_at_cages(settings))
+    browsers = run(lambda: look_at_browsers(settings))
+    findings = [_with_browser(_with_way(finding, settings), browsers) for finding in findings]
     if as_json:
         print_json(
             {
@@ -79,6 +63,7 @@ def doctor(
                 "search": dataclasses.asdict(found.semantics),
                 "chains": {"jailed": not cage, "why_not": cage},
                 "cages": {one.name: {"works": one.works, "told": one.told} for one in cages},
+                "browsers": [dataclasses.asdict(one) for one in browsers],
             }
         )
     else:
@@ -88,9 +73,29 @@ def doctor(
         jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
         out.print(Text(f"chains: {jail}"))
         _show_cages(cages)
+        for browser in browsers:
+            of = f" of {browser.server}" if browser.server else ""
+            out.print(Text(f"browser{of}: {browser.text}"))
         _show(findings, found.elapsed_s)
-    if fault or not all(finding["ok"] for finding in findings):
+    has_browser_fault = any(one.fault for one in browsers if one.server)
+    if fault or has_browser_fault or not all(finding["ok"] for finding in findings):
         raise typer.Exit(1)
+
+
+def _with_way(finding: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """A finding about a server; one of web pages has a fault if no page can ever be found."""
+    spec = settings.servers.get(finding["name"])
+    if spec is None or spec.pages is None or spec.pages.dial_in is not None or not finding["ok"]:
+        return finding
+    if any(one.browser is not None and one.usable for one in settings.servers.values()):
+        return finding
+    return finding | {"ok": False, "error": _NO_WAY, "advice": _NO_WAY_ADVICE}
+
+
+def _with_browser(finding: dict[str, Any], browsers: Sequence[BrowserReport]) -> dict[str, Any]:
+    """A finding about a server; it has a fault if the server's browser has."""
+    fault = next((one.fault for one in browsers if one.server == finding["name"] and one.fault), "")
+    return finding | {"ok": False, "error": fault, "advice": _BROWSER} if fault else finding
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,23 +154,6 @@ def _about(semantics: Semantics) -> str:
             f"; the gateway computes vectors at each start, since it cannot store them: {semantics.not_kept}"
         )
     return about
-
-
-def advice(status: ServerStatus, lines: Sequence[str]) -> str:
-    """What to do about a server that failed; `lines` are its last output."""
-    health = status.health
-    ended = health.ended if health.error else ""
-    if health.fault == "program_missing" and status.spec.command in _PROGRAMS:
-        return _PROGRAMS[status.spec.command]
-    if health.fault:
-        return _ADVICE[health.fault]
-    if any("ModuleNotFoundError" in line for line in lines):  # a program has no code for it
-        return _MODULE
-    if ended == "memory":
-        return _MEMORY
-    if status.spec.suspended or health.state is State.SUSPENDED:
-        return _SUSPENDED
-    return _EXIT if ended == "exit" else _OTHERWISE
 
 
 def _show_cages(cages: Sequence[MachineAspect]) -> None:

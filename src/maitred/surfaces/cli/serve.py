@@ -7,7 +7,6 @@ gateway decides on each request.
 import gc
 import os
 import signal
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,9 +26,10 @@ from maitred.surfaces.daemon.sockets import address_of
 from maitred.surfaces.manifest_folder import follow_manifests
 from maitred.wiring import follow_settings, open_gateway
 
-if TYPE_CHECKING:  # the SDK takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # the gateway takes a while to import, which `--help` need not wait for
     from maitred.gateway import Gateway
-    from maitred.surfaces.mcp.server import McpSurface
+    from maitred.surfaces.daemon.pages import PagesOnDemand
+    from maitred.surfaces.mcp.lazy_surface import LazySurface
 
 Transport = Literal["stdio", "http", "daemon"]
 
@@ -106,8 +106,9 @@ async def _serve(
     settings: Settings, transport: Transport, viewer: Viewer, begin: BackgroundStart | None = None
 ) -> None:
     gc.disable()  # until everything is loaded
-    from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the SDK takes a second to import
-    from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415
+    from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the gateway takes a while to load
+    from maitred.surfaces.daemon.pages import PagesOnDemand  # noqa: PLC0415
+    from maitred.surfaces.mcp.lazy_surface import LazySurface  # noqa: PLC0415
     from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
 
     stop = anyio.Event()
@@ -119,36 +120,48 @@ async def _serve(
                 tasks.start_soon(follow_manifests, gateway)
                 gc.freeze()  # loaded objects stay, so the collector need not visit them
                 gc.enable()
-                tasks.start_soon(_warm, gateway.warm)
-                surface = McpSurface(gateway, viewer=viewer)
-                async with serving.answering(held, gateway, transport, surface, stop) as door:
+                surface = LazySurface(gateway, viewer=viewer)
+                tasks.start_soon(_warm, gateway, surface)
+                pages = PagesOnDemand(gateway, stop)
+                async with serving.answering(held, gateway, transport, surface, stop, pages) as door:
                     if begin is not None and held is not None:
                         idle_s = settings.daemon.idle_timeout
                         await serving.serve_clients(begin, held, door, surface, stop=stop, idle_s=idle_s)
                     elif transport == "stdio":
                         await serve_stdio(surface)
                     else:
-                        await _serve_http(gateway, surface, settings.http, stop)
+                        await _serve_http(gateway, surface, settings.http, stop, pages)
         tasks.cancel_scope.cancel()
 
 
-async def _serve_http(gateway: "Gateway", surface: "McpSurface", settings: Http, stop: anyio.Event) -> None:
-    from maitred.surfaces.http.app import application  # noqa: PLC0415  # standard streams
+async def _serve_http(
+    gateway: "Gateway", lazy: "LazySurface", settings: Http, stop: anyio.Event, pages: "PagesOnDemand"
+) -> None:
+    surface = await lazy.load()
+    from maitred.surfaces.http.app import application, web_interface  # noqa: PLC0415  # standard streams
     from maitred.surfaces.http.serve import serve_http  # noqa: PLC0415  # need no web framework
     from maitred.surfaces.mcp.http import mcp_app  # noqa: PLC0415
 
-    app = application(gateway, settings, mcp_app(surface, settings))
-    await serve_http(app, settings, stop=stop, ready=_say_where, ending=surface.close)
+    web = web_interface(gateway, settings)
+
+    def ready(url: str) -> None:
+        pages.serve_at(web, url)
+        err.print(f"maitred listens on {url}/mcp")
+
+    def ending() -> None:
+        web.close()
+        surface.close()
+
+    app = application(gateway, settings, mcp_app(surface, settings), web)
+    await serve_http(app, settings, stop=stop, ready=ready, ending=ending)
 
 
-async def _warm(warm: Callable[[], Awaitable[None]]) -> None:
-    """Build the search index after a delay, so that the client's first requests come first."""
-    await anyio.sleep(_WARM_AFTER_S)
-    await warm()
-
-
-def _say_where(url: str) -> None:
-    err.print(f"maitred listens on {url}/mcp")
+async def _warm(gateway: "Gateway", surface: "LazySurface") -> None:
+    """Import the SDK and build the search index after a delay: the client's first requests come first."""
+    await surface.quiet(_WARM_AFTER_S)
+    await surface.load()
+    gc.freeze()  # see `_serve`
+    await gateway.warm()
 
 
 async def _until_signalled(

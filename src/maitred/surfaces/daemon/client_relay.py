@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from maitred.errors import DaemonError
@@ -74,14 +74,7 @@ class ClientRelay:
         self._answering.start()
         for lines in _lines(self._source):
             with self._changed:
-                why = ""
-                for line in lines:
-                    self._await_turn(line)
-                    if self._talk is None and not why and not self._is_over:
-                        why = self._mend()
-                    self._forward(line, self._replay.sent(line))
-                if why and self._talk is None:
-                    self._refuse(why)
+                self._take(lines)
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -91,25 +84,45 @@ class ClientRelay:
 
     # --- from the client ----------------------------------------------------------------------------------
 
-    def _await_turn(self, line: bytes) -> None:
-        """Hold back requests of a client that sends many and does not read the answers.
+    def _take(self, lines: Sequence[bytes]) -> None:
+        """Pass on what has arrived, in one piece unless a line has to wait."""
+        why = ""
+        batch: list[tuple[bytes, Id | None]] = []
+        for line in lines:
+            if self._has_to_wait(line) or self._talk is None:
+                self._forward(batch)
+                batch = []
+                self._changed.wait_for(lambda: not self._has_to_wait(line))  # noqa: B023  # it returns before the next
+                if self._talk is None and not why and not self._is_over:
+                    why = self._mend()
+            batch.append((line, self._replay.sent(line)))
+        self._forward(batch)
+        if why and self._talk is None:
+            self._refuse(why)
+
+    def _has_to_wait(self, line: bytes) -> bool:
+        """Whether to hold a request back: the client sends many, and does not read the answers.
 
         The gateway would have to store them all, at the expense of its other clients. Lines that are not
         requests, such as a cancellation, are passed on.
         """
-        if self._replay.waiting >= _MOST_WAITING and b'"id"' in line and b'"method"' in line:
-            self._changed.wait_for(lambda: self._replay.waiting < _MOST_WAITING or self._talk is None)
+        if self._talk is None or self._replay.waiting < _MOST_WAITING:
+            return False
+        return b'"id"' in line and b'"method"' in line
 
-    def _forward(self, line: bytes, number: Id | None) -> None:
-        """Send a line; a request of which no byte was sent goes to the next gateway, whatever its method."""
-        taken, data = 0, memoryview(line)
+    def _forward(self, batch: Sequence[tuple[bytes, Id | None]]) -> None:
+        """Send lines; a request of which no byte was sent goes to the next gateway, whatever its method."""
+        taken, data = 0, memoryview(b"".join([line for line, _ in batch]))
         try:
             while self._talk is not None and taken < len(data):
                 taken += self._talk.socket.send(data[taken:])
         except OSError:  # the reading thread will notice, and reconnect
             pass
-        if not taken and number is not None:
-            self._replay.unsent(number)
+        start = 0
+        for line, number in batch if taken < len(data) else ():
+            if start >= taken and number is not None:
+                self._replay.unsent(number)
+            start += len(line)
 
     # --- to the client ------------------------------------------------------------------------------------
 
@@ -212,8 +225,7 @@ class ClientRelay:
             return str(error)
         talk.socket.settimeout(None)
         self._talk, self._told = talk, ""
-        for number, line in self._replay.again():
-            self._forward(line, number)
+        self._forward([(line, number) for number, line in self._replay.again()])
         self._news += self._replay.news()
         self._changed.notify_all()
         return ""

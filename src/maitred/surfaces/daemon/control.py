@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.handshake import GatewayConnection
+from maitred.surfaces.daemon.discovery import EndpointQuery, reach
+from maitred.surfaces.daemon.handshake import GatewayConnection, start, values
 from maitred.surfaces.daemon.sockets import Address, GatewayEndpoint, address_of, every_seat
 
 _ANSWER_S: Final = 5.0
 _END_S: Final = 30.0
+_PAGES_S: Final = 30.0
+"""The first page that a gateway shows takes a while to load."""
+_KINDS: Final = ("daemon", "http", "stdio")
 _LOOK_S: Final = 0.02
 
 
@@ -78,6 +82,34 @@ def stop_gateways(config: Path, token: str, *, all_of_them: bool) -> Sequence[in
     return [pid for _, pid in ending]
 
 
+def ask_for_pages(config: Path, token: str) -> str:
+    """The address by which a person enters the web interface of a running gateway; empty if none runs.
+
+    A gateway that clients share is asked first, then one that serves HTTP, then any.
+
+    Raises:
+        DaemonError: A gateway refuses it, or the folder of sockets cannot be used.
+    """
+    seats = [seat for seat in _address(config).seats() if seat.lives()]
+    for seat in sorted(seats, key=lambda one: _KINDS.index(one.kind)):
+        answer = _asked(seat, "pages", token, timeout_s=_PAGES_S)
+        if answer.get("maitred") == "refused":
+            raise DaemonError(str(answer.get("why")))
+        if address := answer.get("address"):
+            return str(address)
+    return ""
+
+
+def start_shared(config: Path, token: str) -> GatewayConnection:
+    """A connection to the gateway that clients share; it is started, and stays while this is open.
+
+    Raises:
+        DaemonError: None can be started, or it refuses this environment.
+    """
+    hello = {"token": token, "values": values(), "start": start()}
+    return reach(EndpointQuery(_address(config), hello))
+
+
 def _address(config: Path) -> Address:
     try:
         return address_of(config)
@@ -85,10 +117,10 @@ def _address(config: Path) -> Address:
         raise DaemonError(f"gateways cannot be looked for: {error}") from error
 
 
-def _asked(seat: GatewayEndpoint, wants: str, token: str) -> Mapping[str, Any]:
+def _asked(seat: GatewayEndpoint, wants: str, token: str, timeout_s: float = _ANSWER_S) -> Mapping[str, Any]:
     """A gateway's answer; empty if it gives none."""
     try:
-        talk = GatewayConnection(seat.socket, _ANSWER_S)
+        talk = GatewayConnection(seat.socket, timeout_s)
     except OSError:
         return {}
     try:

@@ -12,10 +12,10 @@ from maitred.errors import DaemonError
 from maitred.gateway import Gateway
 from maitred.model.access import ClientStart, Grant
 from maitred.surfaces.daemon.background import BackgroundStart, keep_short, own_log
+from maitred.surfaces.daemon.pages import PagesOnDemand
 from maitred.surfaces.daemon.server import GatewayInfo, SocketServer
 from maitred.surfaces.daemon.sockets import Address, EndpointLock, Kind, address_of, every_seat
-from maitred.surfaces.mcp.line_client import serve_wire
-from maitred.surfaces.mcp.server import McpSurface
+from maitred.surfaces.mcp.lazy_surface import LazySurface
 from maitred.surfaces.mcp.wire import Wire
 
 log = structlog.get_logger(__name__)
@@ -52,16 +52,30 @@ def _taken(address: Address, kind: Kind) -> EndpointLock:
 
 @asynccontextmanager
 async def answering(
-    held: EndpointLock | None, gateway: Gateway, kind: Kind, surface: McpSurface, stop: anyio.Event
+    held: EndpointLock | None,
+    gateway: Gateway,
+    kind: Kind,
+    surface: LazySurface,
+    stop: anyio.Event,
+    pages: PagesOnDemand | None = None,
 ) -> AsyncIterator[SocketServer]:
-    """Answer at the socket of an endpoint, if there is one; a client's request to stop sets `stop`."""
+    """Answer at the socket of an endpoint, if there is one; a client's request to stop sets `stop`.
+
+    `pages` are where HTTP serves them; without it, they are opened when a person asks.
+    """
 
     async def serve(wire: Wire, grant: Grant, start: ClientStart) -> None:
-        await serve_wire(surface, wire, admitted=grant, start=start)
+        await surface.serve(wire, admitted=grant, start=start)
 
     source = gateway.settings.source.absolute()
     about = GatewayInfo(kind=kind, config=str(source), log=own_log(address_of(source)) if held else "")
-    door = SocketServer(gateway, about, serve=serve if kind == "daemon" else None, stop=stop.set)
+    door = SocketServer(
+        gateway,
+        about,
+        serve=serve if kind == "daemon" else None,
+        stop=stop.set,
+        pages=pages or PagesOnDemand(gateway, stop),
+    )
     if held is None:
         yield door
         return
@@ -73,7 +87,7 @@ async def serve_clients(
     begin: BackgroundStart,
     held: EndpointLock,
     door: SocketServer,
-    surface: McpSurface,
+    surface: LazySurface,
     *,
     stop: anyio.Event,
     idle_s: float,

@@ -27,6 +27,7 @@ from maitred.surfaces.daemon.client_entry import AS_TOKEN
 from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
 from maitred.surfaces.daemon.environment import EnvironmentMatch, path_of, start_of
 from maitred.surfaces.daemon.handshake import MOST_BYTES, decode_line, encode_line, values
+from maitred.surfaces.daemon.pages import PagesOnDemand
 from maitred.surfaces.daemon.sockets import Kind, peer_uid
 from maitred.surfaces.mcp.wire import Wire
 
@@ -64,15 +65,23 @@ class SocketServer:
         about: The facts to report about it.
         serve: Serves a client until it leaves; `None` where clients do not connect to this socket.
         stop: Ends the gateway.
+        pages: Where a person finds the pages of the gateway.
     """
 
     def __init__(
-        self, gateway: Gateway, about: GatewayInfo, *, serve: Serve | None = None, stop: Callable[[], None]
+        self,
+        gateway: Gateway,
+        about: GatewayInfo,
+        *,
+        serve: Serve | None = None,
+        stop: Callable[[], None],
+        pages: PagesOnDemand,
     ) -> None:
         self._gateway = gateway
         self._about = about
         self._serve = serve
         self._stop = stop
+        self._web = pages
         self._since = datetime.now(UTC)
         self._sameness = EnvironmentMatch(values())
         self._clients: dict[Wire, _Client] = {}
@@ -91,7 +100,8 @@ class SocketServer:
 
             server = await loop.create_unix_server(lambda: Wire(receive, self._look), sock=at)
             try:
-                yield
+                async with Background() as self._web.background:
+                    yield
             finally:
                 server.close()
                 for wire in self._clients:
@@ -99,12 +109,12 @@ class SocketServer:
                 tasks.cancel_scope.cancel()
 
     async def idle(self, seconds: float) -> None:
-        """Wait until there has been no client for a number of seconds."""
+        """Wait until there has been no client, and no person at the pages, for a number of seconds."""
         while True:
             self._news = anyio.Event()
             with anyio.move_on_after(None if self._clients else seconds) as patience:
                 await self._news.wait()
-            if patience.cancelled_caught:
+            if patience.cancelled_caught and self._web.unused_s() >= seconds:
                 return
 
     async def _receive(self, wire: Wire) -> None:
@@ -128,19 +138,20 @@ class SocketServer:
             if wants == "serve" and self._serve is not None:
                 await self._take_in(wire, grant, said, self._serve)
             elif wants == "ping":
-                await wire.write(encode_line({"maitred": "here"}))
+                wire.write(encode_line({"maitred": "here"}))
             elif wants == "status":
-                await wire.write(encode_line({"maitred": "status", **await self.status(grant)}))
+                wire.write(encode_line({"maitred": "status", **await self.status(grant)}))
+            elif wants == "pages":
+                address = await self._web.entry(grant, str(said.get("token", "")))
+                wire.write(encode_line({"maitred": "pages", "address": address}))
             elif wants == "stop" and self._serve is not None:
                 self._gateway.authorize_stop(_viewer(grant))
-                await wire.write(encode_line({"maitred": "stopping", "pid": os.getpid()}))
+                wire.write(encode_line({"maitred": "stopping", "pid": os.getpid()}))
                 self._stop()
             else:
-                await wire.write(
-                    encode_line({"maitred": "refused", "why": f"{wants!r} is not for this gateway"})
-                )
+                wire.write(encode_line({"maitred": "refused", "why": f"{wants!r} is not for this gateway"}))
         except MaitredError as error:
-            await wire.write(encode_line({"maitred": "refused", "why": str(error)}))
+            wire.write(encode_line({"maitred": "refused", "why": str(error)}))
 
     async def _grant_of(self, token: str) -> Grant:
         """The grant of a token; without a token it is that of the user of this machine.
@@ -164,13 +175,13 @@ class SocketServer:
         settings, path = self._gateway.settings, path_of(said)
         if names := self._sameness.differing(seen, settings, path):
             log.info("a client has other values in its environment", names=names)
-            await wire.write(encode_line({"maitred": "other"}))
+            wire.write(encode_line({"maitred": "other"}))
             return
         start = start_of(said)
         self._clients[wire] = _Client(values=seen, path=path, viewer=Viewer(grant=grant, start=start))
         self._news.set()
         try:
-            await wire.write(encode_line({"maitred": "welcome", "safe_tools": safe_tools()}))
+            wire.write(encode_line({"maitred": "welcome", "safe_tools": safe_tools()}))
             async with Background() as background:
                 found = self._sameness.extend(path, settings)
                 background.start(self._discover, found, self._clients[wire].viewer)

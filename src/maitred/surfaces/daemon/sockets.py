@@ -56,6 +56,12 @@ class GatewayEndpoint(NamedTuple):
         """Whether it accepts clients at its socket."""
         return self.name.split("-")[2].startswith(_LETTERS["daemon"])
 
+    @property
+    def kind(self) -> Kind:
+        """How clients reach the gateway."""
+        letter = self.name.split("-")[2][:1]
+        return next((kind for kind, known in _LETTERS.items() if known == letter), "stdio")
+
     def pid(self) -> int:
         """The process id in its lock file; 0 if there is none."""
         try:

@@ -14,11 +14,12 @@ from starlette.responses import Response
 
 from maitred.admission.findings import Decision
 from maitred.gateway import Gateway
-from maitred.gateway.admission import Case, Verdict
+from maitred.gateway.admission import Verdict
+from maitred.gateway.cases import Case
 from maitred.surfaces.case_json import case_json, findings_json, registered_json
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http import admission_schemas as schemas
 from maitred.surfaces.http.auth import viewer_of
-from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal
 from maitred.surfaces.http.openapi import API, ServerName, answers, error
 
@@ -153,12 +154,20 @@ def _add_decision(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(schemas.CASE | {"state": "approved"}, 400, 403, 404, 409, 413, 422, 503),
     )
     async def decide(request: Request, name: ServerName, body: schemas.VerdictBody) -> Response:
-        """Approve or reject what you saw, suspend, resume, or withdraw. `seen` is the digest of the case."""
+        """Approve or reject what you saw, suspend, resume, or withdraw.
+
+        `seen` is the digest of the case, or with `origin` that of the origin.
+        """
         if body.verdict == "approve" and not body.seen:
             fault = "seen: an approval needs it; give the `digest` of the case that you looked at"
             return Refusal(422, "request_invalid", fault, faults=[fault])
         case = await gateway.decide(
-            unquote(name), body.verdict, viewer=viewer_of(request), why=body.why, seen=body.seen
+            unquote(name),
+            body.verdict,
+            viewer=viewer_of(request),
+            why=body.why,
+            seen=body.seen,
+            origin=body.origin,
         )
         return _answer(_decided(case, body.verdict))
 

@@ -19,6 +19,9 @@ class FindingResponse(BaseModel):
     fix: str = Field(description="What to do about it; may be empty.")
     line: Count = Field(description="The line of the manifest; 0 where there is none.")
     file: str
+    rule: str = Field(default="", description="The rule that a text or a name of the server breaks, if any.")
+    place: str = Field(default="", description="Where in the definition, as a JSON pointer; may be empty.")
+    excerpt: str = Field(default="", description="The text there, or the name that another one is like.")
 
 
 class Layer(BaseModel):
@@ -58,6 +61,25 @@ class ChangeResponse(BaseModel):
     text: str = Field(description="The change as a sentence.")
 
 
+class WaitingToolResponse(BaseModel):
+    """A tool of a web page that waits for a decision, as its page defined it."""
+
+    name: str = Field(description="Its name in the page.")
+    description: str
+    input_schema: dict[str, Any]
+    why: str
+
+
+class WaitingOriginResponse(BaseModel):
+    """The tools that wait of the pages of one origin."""
+
+    origin: str
+    digest: str = Field(
+        description="Send it back as `seen`, with the `origin`, to approve these tools alone."
+    )
+    tools: list[WaitingToolResponse]
+
+
 class EventResponse(BaseModel):
     """One thing that happened to a server."""
 
@@ -79,6 +101,9 @@ class BriefCase(BaseModel):
     parts: list[PartResponse]
     changes: list[ChangeResponse]
     findings: list[FindingResponse]
+    origins: list[WaitingOriginResponse] = Field(
+        description="Of a server of the transport `pages`: the tools that wait, by the origin of their pages."
+    )
 
 
 class CaseResponse(BriefCase):
@@ -127,6 +152,11 @@ class VerdictBody(BaseModel):
         default="", max_length=64, description="The digest of what you looked at; an approval needs it."
     )
     why: str = Field(default="", max_length=2_000, description="A reason, for the log.")
+    origin: str = Field(
+        default="",
+        max_length=300,
+        description="Approve only the tools that web pages of this origin have now; `seen` is its digest.",
+    )
 
 
 _ASKED: Final = {
@@ -148,6 +178,7 @@ _BRIEF: Final = {
     "parts": [],
     "changes": [],
     "findings": [],
+    "origins": [],
 }
 MANIFEST: Final[Any] = {
     "name": "time",

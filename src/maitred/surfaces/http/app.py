@@ -1,9 +1,10 @@
-"""The HTTP application: the API, the MCP endpoint beside it, metrics, and the guard in front of all.
+"""The HTTP application: the API, the MCP endpoint and the web interface beside it, and the guard in front.
 
 Paths are routed in their percent-encoded form, because names of servers and tools may contain slashes; the
 routes decode the parts.
 """
 
+from collections.abc import Awaitable
 from typing import Final
 from urllib.parse import quote
 
@@ -14,13 +15,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from maitred import __version__
 from maitred.config.settings import Http
 from maitred.gateway import Gateway
-from maitred.surfaces.http import admission, audit, menu, tokens, tools, welcome
+from maitred.surfaces.http import admission, audit, held_calls, menu, tokens, tools, welcome
 from maitred.surfaces.http import operations as probes
-from maitred.surfaces.http.auth import OPEN, Guard, anonymous
+from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
 from maitred.surfaces.http.openapi import ERRORS
 from maitred.surfaces.http.operations import Metrics, RequestCounter
 from maitred.surfaces.http.page_cache import CachedApp, Pages
+from maitred.surfaces.web.mount import WebInterface, is_page
 
 _MCP: Final = "/mcp"
 _MAX_BODY: Final = 4 * 1024 * 1024  # as at the MCP endpoint
@@ -30,11 +32,18 @@ summaries (T2), whole definitions (T3). Names in paths are percent-encoded.
 """
 
 
-def application(gateway: Gateway, settings: Http, mcp: ASGIApp) -> ASGIApp:
-    """The API with an MCP endpoint beside it; the endpoint's lifespan is that of the whole."""
+def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterface | None = None) -> ASGIApp:
+    """The API with an MCP endpoint and the pages beside it; the endpoint's lifespan is that of the whole."""
     metrics = Metrics(gateway)
-    both = _Beside(mcp, api(gateway, metrics, guarded=anonymous(settings) is None))
-    return RequestCounter(Guard(both, settings, gateway.grant_of), metrics)
+    described = api(gateway, metrics, guarded=anonymous(settings) is None)
+    every = _Beside(mcp, web or web_interface(gateway, settings), described)
+    return RequestCounter(Guard(every, settings, gateway.grant_of), metrics)
+
+
+def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
+    """The pages of a gateway, for who may use the API."""
+    authentication = Authentication(settings, gateway.grant_of)
+    return WebInterface(gateway, authentication.grant_of, unasked=authentication.anonymous)
 
 
 def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:
@@ -52,6 +61,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
     menu.add_routes(app, gateway, pages)
     tools.add_routes(app, gateway, pages)
     admission.add_routes(app, gateway)
+    held_calls.add_routes(app, gateway)
     tokens.add_routes(app, gateway)
     audit.add_routes(app, gateway)
     probes.add_routes(app, gateway, metrics)
@@ -76,15 +86,17 @@ def _describe_token(app: FastAPI, *, needed: bool) -> None:
 
 
 class _Beside:
-    """Passes requests for MCP to one application and all others to the second."""
+    """Passes requests for MCP to one application, those for pages to another, and the rest to the third."""
 
-    def __init__(self, mcp: ASGIApp, other: ASGIApp) -> None:
+    def __init__(self, mcp: ASGIApp, web: ASGIApp, other: ASGIApp) -> None:
         self._mcp = mcp
+        self._web = web
         self._other = other
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ours = scope["type"] == "http" and scope["path"] != _MCP
-        await (self._other if ours else self._mcp)(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] != "http" or scope["path"] == _MCP:
+            return self._mcp(scope, receive, send)
+        return (self._web if is_page(scope["path"]) else self._other)(scope, receive, send)
 
 
 class _Encoded:

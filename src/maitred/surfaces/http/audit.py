@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from maitred.audit.service import mark_of, moment_ago
 from maitred.gateway import Gateway, known_id
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http import openapi
 from maitred.surfaces.http.auth import viewer_of
-from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import REQUEST_HEADER
 from maitred.surfaces.http.openapi import API, answers
 

@@ -4,7 +4,8 @@ A bearer token gives a viewer or a refusal. There are three kinds: that of `http
 tokens`, and those of an authorization server (`http.jwt`; maitred is a resource server of RFC 9728). Without
 a token, a caller on this machine gets the role of `http.anonymous`; a wrong token gives nothing. The guard
 checks Host and Origin, because a page can point a foreign name at loopback (DNS rebinding). Paths in `OPEN`
-need no token and no allowed name: probes have no token and call by address.
+need no token and no allowed name: probes have no token and call by address. Pages of the web interface have
+sessions of their own (`maitred.surfaces.web.session`), and their forms a check of their own.
 """
 
 import hmac
@@ -22,8 +23,10 @@ from maitred.config.settings import Http, Jwt
 from maitred.errors import MaitredError
 from maitred.gateway.authorization import VIEWER
 from maitred.model.access import LOCAL, Grant, RefusedAccess, Viewer
-from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http.errors import Refusal, refusal_of
+from maitred.surfaces.loopback import is_of_this_machine
+from maitred.surfaces.web.mount import is_page
 
 HTTP: Final = "http"
 """The principal of a request with `http.token`."""
@@ -54,13 +57,6 @@ def anonymous(settings: Http) -> Viewer | None:
     return Viewer(grant=Grant(principal=LOCAL, role=settings.anonymous))
 
 
-def _is_of_this_machine(headers: Headers) -> bool:
-    """Whether a request came under a name of loopback; by any other name it came through a proxy."""
-    host = headers.get(b"host", b"").decode("latin-1")
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    return not host or is_loopback(name.strip("[]"))
-
-
 class Authentication:
     """Identifies the sender of a request; `grant_of` knows all tokens except that of the settings."""
 
@@ -71,12 +67,27 @@ class Authentication:
         self._bearer = Viewer(grant=Grant(principal=HTTP, role="admin"))
         self._anonymous = anonymous(settings)
 
+    @property
+    def anonymous(self) -> Grant | None:
+        """The grant of a person on this machine without a token; `None` if they are refused."""
+        return self._anonymous.grant if self._anonymous else None
+
+    async def grant_of(self, token: str) -> Grant | RefusedAccess:
+        """The grant of any token, that of the settings too.
+
+        Raises:
+            MaitredError: It cannot be checked now.
+        """
+        if self._token and hmac.compare_digest(token.encode(), self._token):
+            return self._bearer.grant
+        return await self._grant_of(token)
+
     async def viewer(self, headers: Headers) -> Viewer | Response:
         """The viewer of a request with these headers, or the answer that refuses it."""
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         token = token.strip()
         if scheme.lower() != b"bearer":
-            here = self._anonymous if _is_of_this_machine(headers) else None
+            here = self._anonymous if is_of_this_machine(headers.get(b"host", b"")) else None
             return here or self._refusal(headers, "a token is needed")
         if self._token and hmac.compare_digest(token, self._token):
             return self._bearer
@@ -124,7 +135,10 @@ def _resource(jwt: Jwt, headers: Headers) -> str:
     return f"http://{headers.get(b'host', b'').decode('ascii', 'replace')}{_MCP}"
 
 
-OPEN: Final = frozenset({"/healthz", "/readyz", "/", "/docs"})
+MODULE: Final = "/tool-categories.js"
+"""The JavaScript module for authors of pages; pages of any origin may load it."""
+
+OPEN: Final = frozenset({"/healthz", "/readyz", "/", "/docs", MODULE})
 _ONCE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length"})
 _SENT_BY_PAGES: Final = frozenset(
     {b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"}
@@ -157,9 +171,12 @@ class Guard:
             scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if scope["type"] == "http" and scope["path"] not in OPEN:
             headers = dict(scope["headers"])
+            early = _repeated(scope["headers"]) or self._refusal(headers)
+            if early is None and is_page(scope["path"]):
+                await self._app(scope, receive, send)
+                return
             asks = (
-                _repeated(scope["headers"])
-                or self._refusal(headers)
+                early
                 or _misled(scope["method"], headers)
                 or self._authentication.metadata(scope["path"], headers)
                 or await self._authentication.viewer(headers)
@@ -187,7 +204,7 @@ class Guard:
 def _repeated(headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
     """Refuse a repeated header that another server on the way may read differently."""
     names = [name for name, _ in headers if name in _ONCE]
-    for name in names:
+    for name in names if len(names) > len(set(names)) else ():
         if names.count(name) > 1:
             title = name.decode().title()
             return Refusal(400, "header_repeated", f"the header {title} came twice; send it once")

@@ -2,7 +2,7 @@
 
 Names, tokens and bodies are checked once a request is complete. Until then a stranger could send headers
 without end, or hold connections and send nothing. Answers have no time limit: streams of events live for
-days.
+days. Head and body of an answer leave together by a private method of uvicorn, which a test pins.
 """
 
 import asyncio
@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import structlog
 from httptools import HttpParserError
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from maitred.surfaces.disconnects import ON_DISCONNECT, Disconnection
 
 log = structlog.get_logger(__name__)
 
@@ -22,6 +24,7 @@ HEAD_S: Final = 10.0
 BODY_S: Final = 60.0
 _LINGER_S: Final = 2.0
 _FEWEST: Final = 16
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PER_HEADER: Final = 4  # a colon, a blank, the end of the line
 _REFUSALS: Final = {
     408: ("Request Timeout", "request_timeout", "the request did not come in time"),
@@ -40,6 +43,38 @@ def most_connections() -> int:
     return max(_FEWEST, soft // 2)
 
 
+class _HeadWithBody:
+    """The transport of one answer; it sends the head together with the first part of the body.
+
+    uvicorn writes them one after the other, and each system call costs as much as the rest of its work. The
+    ASGI specification asks servers to wait for the body in any case.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self._is_begun = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, unless they are the head."""
+        if self._is_begun or data == _CONTINUE:
+            self._transport.write(data)
+        elif not self._head:
+            self._head = data
+        else:
+            self._is_begun = True
+            self._transport.write(self._head + data)
+
+    def close(self) -> None:
+        """Send a head without a body, and close."""
+        if self._head and not self._is_begun:
+            self.write(b"")
+        self._transport.close()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """A connection of uvicorn with bounds; a request beyond them gets an answer, and then it is closed."""
 
@@ -51,7 +86,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unseen = 0
         self._in_message = False
         self._refused = 0
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._disconnection = Disconnection()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, unless there are too many connections."""
@@ -66,7 +103,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection and its deadline."""
         self._wait(None)
+        self._set_timer(None)
         super().connection_lost(exc)
+        self._disconnection.complete()
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes; ignore those after a refusal."""
@@ -103,7 +142,13 @@ class BoundedProtocol(HttpToolsProtocol):
         """Begin the time of the body."""
         self._unseen = 0
         self._wait(BODY_S)
+        self.scope[ON_DISCONNECT] = self._disconnection  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if cycle.scope["method"] != "HEAD":  # whose answer has no body
+            cycle.transport = _HeadWithBody(cycle.transport)  # type: ignore[assignment]
+        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body; the application limits its size."""
@@ -136,10 +181,27 @@ class BoundedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self, seconds: float | None) -> None:
-        """Set the deadline of the next event in seconds; `None` for no deadline."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self.loop.call_later(seconds, self._refuse, 408) if seconds is not None else None
+        """Set the deadline of the next event in seconds; `None` for no deadline.
+
+        A timer that is set stays, since most deadlines are met: it looks at the deadline when its time comes.
+        """
+        self._deadline = deadline = None if seconds is None else self.loop.time() + seconds
+        if deadline is not None and (self._timer is None or self._timer.when() > deadline):
+            self._set_timer(deadline)
+
+    def _set_timer(self, at: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(at, self._look_at_deadline) if at is not None else None
+
+    def _look_at_deadline(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._deadline <= self.loop.time():
+            self._refuse(408)
+        else:
+            self._set_timer(self._deadline)
 
     def _refuse(self, status: int) -> None:
         """Answer, read on for a moment so that the answer is not lost, and close."""

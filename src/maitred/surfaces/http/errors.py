@@ -1,11 +1,11 @@
 """The API's answer to every error: a status, a stable code, a text, and facts for a program.
 
-Only the table here maps errors to statuses. A failing tool is not an error: the answer is the tool's result,
-with status 200 and `isError`.
+The table of `maitred.surfaces.error_status` maps errors to statuses. A failing tool is not an error: the
+answer is the tool's result, with status 200 and `isError`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
@@ -15,43 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from maitred.errors import (
-    AdmissionError,
-    ArgumentsError,
-    AuditError,
-    BusyError,
-    CallTimeoutError,
-    CursorError,
-    MaitredError,
-    NotAllowedError,
-    NotFoundError,
-    ServerError,
-    ServerUnavailableError,
-    StoreError,
-    ToolWithheldError,
-    UnknownDetailError,
-)
-from maitred.surfaces.http.encoding import encode
+from maitred.errors import MaitredError, NotAllowedError
+from maitred.surfaces.encoding import encode
+from maitred.surfaces.error_status import status_of
 
 log = structlog.get_logger(__name__)
-
-STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
-    (NotFoundError, 404),
-    (ToolWithheldError, 409),
-    (AdmissionError, 409),
-    (NotAllowedError, 403),
-    (AuditError, 503),
-    (BusyError, 429),
-    (ArgumentsError, 422),
-    (UnknownDetailError, 422),
-    (CursorError, 400),
-    (ServerUnavailableError, 503),
-    (CallTimeoutError, 504),
-    (ServerError, 502),
-    (StoreError, 503),
-    (MaitredError, 500),
-)
-"""The first entry that matches an error gives its status."""
 
 REQUEST_HEADER: Final = "X-Request-Id"
 """The header with the id of a call, in requests and answers."""
@@ -81,7 +49,7 @@ class Refusal(Response):
 
 def refusal_of(error: MaitredError) -> Refusal:
     """The answer to an error that the gateway raised on purpose."""
-    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    status = status_of(error)
     facts = {name: value for name in _FACTS if (value := getattr(error, name, None)) not in (None, (), "")}
     wait_s = facts.get("retry_in_s")
     headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s else {}

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from maitred.gateway import Gateway
 from maitred.model.access import Viewer
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
-from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.openapi import API, ServerName, answers
 from maitred.surfaces.http.page_cache import Pages
 

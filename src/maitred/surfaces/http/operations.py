@@ -18,11 +18,13 @@ from maitred.errors import ServerUnavailableError, StoreError
 from maitred.gateway import Gateway
 from maitred.model.access import Viewer
 from maitred.model.servers import State
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
-from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal
 from maitred.surfaces.http.openapi import ServerName, answers, error
+from maitred.surfaces.web.mount import is_page
+from maitred.surfaces.web.screen import BASE as PAGES
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -44,6 +46,7 @@ class Metrics:
             "maitred_http_requests", "Requests answered.", ["route", "status"], registry=registry
         )
         self._children: dict[tuple[str, int], Counter] = {}
+        self._of_server: dict[str, tuple[Counter, Counter, Histogram]] = {}
         self._tools = Gauge("maitred_tools", "Tools that may be shown.", registry=registry)
         self._servers = Gauge("maitred_servers", "Servers that are configured.", registry=registry)
         self._states = Gauge("maitred_servers_by_state", "Servers by state.", ["state"], registry=registry)
@@ -60,10 +63,15 @@ class Metrics:
         gateway.watch(self._called)
 
     def _called(self, server: str, ok: bool, elapsed_s: float) -> None:  # noqa: FBT001  # as the gateway tells
-        self._calls.labels(server).inc()
+        known = self._of_server.get(server)
+        if known is None:
+            every = self._calls.labels(server), self._errors.labels(server), self._seconds.labels(server)
+            known = self._of_server[server] = every
+        calls, errors, seconds = known
+        calls.inc()
         if not ok:
-            self._errors.labels(server).inc()
-        self._seconds.labels(server).observe(elapsed_s)
+            errors.inc()
+        seconds.observe(elapsed_s)
 
     def requested(self, route: str, status: int) -> None:
         """Count a request that is being answered."""
@@ -121,7 +129,7 @@ class RequestCounter:
 
 def _route(scope: Scope) -> str:
     route = getattr(scope.get("route"), "path_format", "")
-    return route or (_MCP if scope["path"] == _MCP else "none")
+    return route or (_MCP if scope["path"] == _MCP else PAGES if is_page(scope["path"]) else "none")
 
 
 def add_routes(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:

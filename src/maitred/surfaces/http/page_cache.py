@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maitred.gateway import Gateway
 from maitred.model.access import Grant
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http.auth import viewer_in
-from maitred.surfaces.http.encoding import encode
 
 _MAX_BYTES: Final = 32 * 1024 * 1024
 _MAX_PAGES: Final = 20_000

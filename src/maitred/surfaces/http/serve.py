@@ -66,6 +66,7 @@ async def serve_http(
         timeout_keep_alive=_KEEP_ALIVE_S,
         ws="none",
         http=BoundedProtocol,
+        proxy_headers=False,  # nothing here depends on what a proxy says of the client
     )
     server = _Server(config, ready)
 

@@ -12,8 +12,8 @@ from maitred.access.tokens import TokenRequest, token_json
 from maitred.errors import ConfigError
 from maitred.gateway import Gateway
 from maitred.model.access import Role, Scope
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http.auth import viewer_of
-from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal
 from maitred.surfaces.http.openapi import API, answers
 

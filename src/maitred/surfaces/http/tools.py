@@ -1,8 +1,11 @@
 """Routes about single tools: find them, read one whole (T3), call it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 from urllib.parse import unquote
 
+import anyio
 from fastapi import FastAPI, Query, Request
 from pydantic_core.core_schema import CoreSchema, literal_schema
 from starlette.responses import Response
@@ -10,15 +13,17 @@ from starlette.responses import Response
 from maitred.gateway import Gateway
 from maitred.model.details import DETAILS, Detail
 from maitred.model.tools import ToolCall
+from maitred.surfaces.disconnects import OnDisconnect
+from maitred.surfaces.encoding import encode
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.audit import id_of
 from maitred.surfaces.http.auth import viewer_of
-from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import REQUEST_HEADER
 from maitred.surfaces.http.openapi import API, ServerName, ToolName, answers
 from maitred.surfaces.http.page_cache import Pages
 
 _JSON = "application/json"
+_GONE = 408
 
 Phrase = Annotated[str, Query(min_length=1, max_length=2_000)]
 Phrases = Annotated[
@@ -150,5 +155,17 @@ def _add_call(app: FastAPI, gateway: Gateway) -> None:
         async with gateway.audit_request("call", unquote(tool), viewer, request_id=request_id):
             found = await gateway.tool_of_server_to_call(unquote(server), unquote(tool), viewer)
         wanted = ToolCall(name=found.name, arguments=body.arguments, request_id=request_id)
-        result = await gateway.call(wanted, viewer=viewer, read_only=body.read_only)
-        return Response(encode(result), media_type=_JSON, headers={REQUEST_HEADER: request_id})
+        with _while_connected(request, gateway):
+            result = await gateway.call(wanted, viewer=viewer, read_only=body.read_only)
+            return Response(encode(result), media_type=_JSON, headers={REQUEST_HEADER: request_id})
+        return Response(status_code=_GONE)  # no client gets this
+
+
+@contextmanager
+def _while_connected(request: Request, gateway: Gateway) -> Iterator[None]:
+    """Cancel a call whose client leaves, if calls may wait for a person: it must not be made then."""
+    if not gateway.holds_calls:
+        yield
+        return
+    with anyio.CancelScope() as scope, OnDisconnect(request.scope, scope.cancel):
+        yield

@@ -1,17 +1,24 @@
-"""The pages for a person who opens the gateway's address in a browser: what it is, and what the API offers.
+"""The page for a person who wants to know the addresses of the gateway, and what the API offers.
 
-Both pages load nothing, run nothing and name no server, so any caller may see them.
+The first address leads a person to the web interface, and names all addresses to a program. Beside the page
+is the module that authors of pages may load. The page loads nothing, runs nothing and names no server, so any
+caller may see it.
 """
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from html import escape
+from importlib.resources import files
+from itertools import chain
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.encoding import encode
+from maitred.surfaces.http.auth import MODULE
+from maitred.surfaces.web.screen import BASE
 
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:3rem auto;padding:0 1rem;color:#1c1c1c;"
@@ -26,31 +33,49 @@ _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+_ANYWHERE: Final = {
+    "Access-Control-Allow-Origin": "*",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+_PAGES: Final = f"{BASE}/"
 _PLACES: Final = {
+    _PAGES: "for a person: the web interface",
     "/mcp": "for MCP clients: the tools of all servers, by streamable HTTP",
     "/docs": "what the HTTP API takes and answers",
     "/api/openapi.json": "the same as an OpenAPI document, for programs",
     "/healthz": "whether the process answers",
     "/readyz": "whether all tools are known",
     "/metrics": "figures for Prometheus",
+    MODULE: "a JavaScript module with which web pages group the tools that they offer",
 }
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add both pages, which the OpenAPI description does not list."""
+    """Add the first address, the page and the module, which the OpenAPI description does not list."""
 
     @app.get("/", include_in_schema=False)
     async def welcome(request: Request) -> Response:
-        """The addresses of the gateway; as JSON unless the client accepts HTML."""
+        """The addresses of the gateway as JSON; a browser goes on to the pages."""
         if "text/html" in request.headers.get("accept", ""):
-            return _page("maitred", _listed())
+            return RedirectResponse(_PAGES, 303)
         return Response(encode({"name": "maitred", "places": _PLACES}), media_type="application/json")
+
+    @app.get(MODULE, include_in_schema=False)
+    async def module() -> Response:
+        """The module for authors of pages."""
+        return Response(_module(), media_type="text/javascript", headers=_ANYWHERE)
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        """The API, operation by operation."""
-        return _page("maitred: the HTTP API", _described(app.openapi()))
+        """The addresses, and the API operation by operation."""
+        return _page("maitred: the HTTP API", chain(_listed(), _described(app.openapi())))
+
+
+@cache
+def _module() -> str:
+    return (files("maitred.surfaces.http") / "tool_categories.js").read_text(encoding="utf-8")
 
 
 def _page(title: str, parts: Iterator[str]) -> Response:

@@ -6,7 +6,6 @@ connection and the request's own stream. `tests/surfaces/mcp/test_server.py` pin
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from itertools import count
 from typing import Any, Final, Protocol
 
 from mcp.server.connection import Connection
@@ -22,6 +21,8 @@ from maitred.gateway.authorization import askable
 from maitred.model.access import Viewer
 from maitred.model.asking import LIST_ROOTS, check_askable
 from maitred.model.log_levels import DEFAULT_LEVEL
+from maitred.model.sharing import sharer_of
+from maitred.surfaces.mcp.client_keys import key_of
 
 LOG_LEVEL: Final = "maitred.log_level"
 """Where the state of a connection of the handshake era has the level that its client set."""
@@ -31,7 +32,6 @@ CLIENT: Final = "maitred.client"
 
 _CAPABILITIES = "maitred.capabilities"
 _ASKABLE = frozenset({"elicitation", "sampling", "roots"})
-_numbers = count(1)
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -79,6 +79,7 @@ class HandshakeCaller:
         self._answer_s = answer_s
         self.key = key_of(viewer)
         self.principal = viewer.principal
+        self.sharer = sharer_of(viewer)
         self.capabilities = askable(_declared(connection), viewer)
         self.wants_progress = progress_token_from_params(params) is not None
 
@@ -147,6 +148,7 @@ class StatelessCaller:
         capabilities, level = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(LOG_LEVEL_META_KEY)
         self.key = key_of(viewer, client)
         self.principal = viewer.principal
+        self.sharer = sharer_of(viewer)
         declared = capabilities if isinstance(capabilities, Mapping) else {}
         self.capabilities = askable(declared, viewer)
         self.log_level = level if isinstance(level, str) else ""
@@ -200,11 +202,6 @@ def _without_token(params: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(meta, Mapping) or "progressToken" not in meta:
         return params
     return {**params, "_meta": {key: value for key, value in meta.items() if key != "progressToken"}}
-
-
-def key_of(viewer: Viewer, client: str = "") -> str:
-    """The key of a client; see `Caller`."""
-    return f"{viewer.principal} {viewer.connection or client or f'request {next(_numbers)}'}"
 
 
 def _declared(connection: Connection) -> Mapping[str, Any]:

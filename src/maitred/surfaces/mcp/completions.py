@@ -13,7 +13,7 @@ from mcp_types import INVALID_PARAMS
 
 from maitred.gateway import Gateway
 from maitred.model.access import Viewer
-from maitred.surfaces.mcp.prompts import DEFINITIONS, FIND_TOOL, TASK
+from maitred.surfaces.mcp.prompt_definitions import DEFINITIONS, FIND_TOOL, TASK
 from maitred.surfaces.mcp.resources import TEMPLATES
 
 MOST: Final = 100

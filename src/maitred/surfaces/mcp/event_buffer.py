@@ -8,21 +8,13 @@ that none of them is lost. The id of an event is `STREAM-NUMBER`; numbers grow w
 
 import re
 from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import anyio
-from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventMessage, EventStore
-from mcp_types import (
-    INTERNAL_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCResponse,
-    RequestId,
-    jsonrpc_message_adapter,
-)
+from mcp_types import INTERNAL_ERROR
+from pydantic_core import to_json
 
 MOST_EVENTS: Final = 256
 """Events of one session; older ones are dropped."""
@@ -45,23 +37,45 @@ _LOST_ANSWER: Final = (
     " read what it changed before you send it again"
 )
 
-Position = Literal["unknown", "finished", "open"]
+RequestId = str | int
+SendEvent = Callable[[bytes, str], Awaitable[None]]
+"""Sends the text of an event, and its id."""
 
 
-@dataclass(eq=False, kw_only=True)
-class _Stream:
+class Reader:
+    """A connection on which a stream is read from the buffer; `resumed` if its client came back to it."""
+
+    __slots__ = ("_news", "resumed")
+
+    def __init__(self, *, resumed: bool) -> None:
+        self.resumed = resumed
+        self._news = anyio.Event()
+
+    def wake(self) -> None:
+        """Make the reader look for events again."""
+        self._news.set()
+
+    async def wait(self) -> None:
+        """Wait until there may be events."""
+        await self._news.wait()
+        self._news = anyio.Event()
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
     """The answer stream of a request, or with number 0 the stream that a client opens by GET."""
 
     number: int
-    key: str
     answer: tuple[int, RequestId] | None = None  # the number of the event, and the id of the request
-    reader: object = None
+    reader: Reader | None = None
+    give_up: Callable[[], None] | None = None
+    """Ends the connection on which the request was made, while that has the stream."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Event:
     number: int
-    stream: _Stream
+    stream: Stream
     text: bytes
     notice: tuple[str, str] | None
 
@@ -94,64 +108,67 @@ class EventMemory:
             max(self._sessions, key=lambda one: one.size).drop_oldest()
 
 
-class SessionEvents(EventStore):
-    """The events of one session, as the SDK stores and replays them."""
+class SessionEvents:
+    """The events of one session."""
 
     def __init__(self, memory: EventMemory) -> None:
         self._memory = memory
         self._events: deque[_Event] = deque()
-        self._listening = _Stream(number=0, key=GET_STREAM_KEY)
-        self._streams: OrderedDict[int, _Stream] = OrderedDict()
-        self._current: dict[str, _Stream] = {}
-        self._notices: OrderedDict[tuple[str, str], _Event] = OrderedDict()
-        self._number = 0
+        self.listening = Stream(0)
+        """The stream of messages that answer no request."""
+        self._streams: dict[int, Stream] = {}
+        self._notices: OrderedDict[tuple[str, str], _Event] | None = None
+        self.number = 0
+        """The number of the newest event."""
         self._stream_number = 0
-        self._news = anyio.Event()
         self._closed = False
         self.size = 0
 
     def close(self) -> None:
-        """Drop all events, and end the streams that are replayed."""
+        """Drop all events and end all streams."""
         self._closed = True
         while self._events:
             self.drop_oldest()
-        self._notices.clear()
+        self._notices = None
+        for stream in (self.listening, *self._streams.values()):
+            if stream.reader is not None:
+                stream.reader.wake()
         self._streams.clear()
-        self._current.clear()
         self._memory.forget(self)
-        self._wake()
+
+    def end_listening(self) -> None:
+        """End the stream that the client opened by GET; it may open one again."""
+        reader, self.listening.reader = self.listening.reader, None
+        if reader is not None:
+            reader.wake()
 
     # --- storing ------------------------------------------------------------------------------------------
 
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Store a message of a stream, or without a message its beginning; see `EventStore`."""
-        stream = self._stream_of(stream_id, begins=message is None)
-        self._number += 1
-        text, notice = b"", None
-        if message is not None:
-            text = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-        if isinstance(message, JSONRPCNotification) and message.method in _NOTICES:
-            notice = (message.method, str((message.params or {}).get("uri", "")))
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            stream.answer = (self._number, message.id)
-            self._current.pop(stream_id, None)
-        event = _Event(number=self._number, stream=stream, text=text, notice=notice)
+    def begin(self) -> tuple[Stream, str]:
+        """A new stream for the answer of a request, and the id from which its client misses nothing."""
+        self._stream_number += 1
+        self.number += 1
+        stream = self._streams[self._stream_number] = Stream(self._stream_number)
+        if len(self._streams) > _MOST_STREAMS:
+            del self._streams[next(iter(self._streams))]
+        return stream, f"{stream.number}-{self.number}"
+
+    def store(self, stream: Stream, text: bytes, *, method: str = "", uri: str = "") -> str:
+        """Store a message of a stream; returns the id of its event. A notice is known by its method."""
+        notice = (method, uri) if method in _NOTICES else None
+        return self._store(stream, text, notice)
+
+    def store_answer(self, stream: Stream, text: bytes, request_id: RequestId) -> str:
+        """Store the last message of a stream: the answer of its request."""
+        stream.answer = (self.number + 1, request_id)
+        return self._store(stream, text, None)
+
+    def _store(self, stream: Stream, text: bytes, notice: tuple[str, str] | None) -> str:
+        self.number += 1
+        event = _Event(self.number, stream, text, notice)
         if not self._closed:
             self._add(event)
         return event.id
-
-    def _stream_of(self, key: str, *, begins: bool) -> _Stream:
-        if key == GET_STREAM_KEY:
-            return self._listening
-        if begins or key not in self._current:
-            self._stream_number += 1
-            stream = _Stream(number=self._stream_number, key=key)
-            self._current[key] = self._streams[stream.number] = stream
-        if len(self._streams) > _MOST_STREAMS:
-            _, oldest = self._streams.popitem(last=False)
-            if self._current.get(oldest.key) is oldest:
-                del self._current[oldest.key]
-        return self._current[key]
 
     def _add(self, event: _Event) -> None:
         self._events.append(event)
@@ -160,91 +177,78 @@ class SessionEvents(EventStore):
         while len(self._events) > MOST_EVENTS or (len(self._events) > 1 and self.size > MOST_BYTES):
             self.drop_oldest()
         self._memory.bound()
-        self._wake()
+        if event.stream.reader is not None:
+            event.stream.reader.wake()
 
     def drop_oldest(self) -> None:
         """Drop the oldest event; a notice of a change is merged with its like."""
         event = self._events.popleft()
         self.size -= len(event.text)
         self._memory.size -= len(event.text)
-        if event.notice is None or event.stream is not self._listening or len(event.text) > _LONGEST_NOTICE:
+        if event.notice is None or event.stream is not self.listening or len(event.text) > _LONGEST_NOTICE:
             return
-        self._notices.pop(event.notice, None)
-        self._notices[event.notice] = event
-        if len(self._notices) > _MOST_NOTICES:
-            self._notices.popitem(last=False)
+        notices = self._notices = OrderedDict() if self._notices is None else self._notices
+        notices.pop(event.notice, None)
+        notices[event.notice] = event
+        if len(notices) > _MOST_NOTICES:
+            notices.popitem(last=False)
 
-    def _wake(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
-
-    # --- replaying ----------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------
 
     @property
     def listening_from(self) -> str:
         """The id from which a client that opens a stream by GET misses nothing."""
-        return f"0-{self._number}"
+        return f"0-{self.number}"
 
-    def position(self, last_event_id: str) -> tuple[Position, str]:
-        """What can follow an event, and the SDK's key of its stream; no key if a later request has it."""
-        known = self._find(last_event_id)
-        if known is None:
-            return "unknown", ""
-        stream, number = known
-        if stream.answer is not None:
-            return ("finished" if stream.answer[0] <= number else "open"), ""
-        current = stream is self._listening or self._current.get(stream.key) is stream
-        return "open", stream.key if current else ""
+    def position(self, event_id: str) -> tuple[Stream, int] | Literal["unknown", "finished"]:
+        """The stream and the number of an event; or that it is not known, or that nothing can follow it."""
+        if (match := _ID.fullmatch(event_id)) is None:
+            return "unknown"
+        stream_number, number = int(match[1]), int(match[2])
+        stream = self._streams.get(stream_number) if stream_number else self.listening
+        if stream is None or number > self.number or self._closed:
+            return "unknown"
+        if stream.answer is not None and stream.answer[0] <= number:
+            return "finished"
+        return stream, number
 
-    def end_replay(self) -> None:
-        """End a replayed stream that a client opened by GET, because the client opens another."""
-        self._listening.reader = None
-        self._wake()
+    async def follow(self, stream: Stream, after: int, send: SendEvent, *, resumed: bool = True) -> None:
+        """Send what followed an event, then what follows, until the stream ends or has another reader."""
+        reader, before = Reader(resumed=resumed), stream.reader
+        stream.reader = reader
+        if before is not None:
+            before.wake()
+        try:
+            while stream.reader is reader and not self._closed:
+                event = self._next(stream, after)
+                if event is not None:
+                    after = event.number
+                    await send(event.text, event.id)
+                elif stream.answer is None:
+                    await reader.wait()
+                else:
+                    if stream.answer[0] > after:
+                        await send(_lost(stream.answer[1]), "")
+                    break
+        finally:
+            if stream.reader is reader:
+                stream.reader = None
 
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send what followed an event, then what follows until the stream ends.
-
-        It returns `None`, so that the SDK continues no stream itself: between a replay and its continuation
-        the SDK would lose events.
-        """
-        known = self._find(last_event_id)
-        if known is None:
-            return None
-        stream, number = known
-        stream.reader = reader = object()
-        self._wake()
-        while stream.reader is reader and not self._closed:
-            news = self._news
-            event = self._next(stream, number)
-            if event is not None:
-                number = event.number
-                if event.text:
-                    message = jsonrpc_message_adapter.validate_json(event.text, by_name=False)
-                    await send_callback(EventMessage(message, event.id))
-            elif stream.answer is None:
-                await news.wait()
-            else:
-                if stream.answer[0] > number:
-                    await send_callback(EventMessage(_lost(stream.answer[1])))
-                break
-        return None
-
-    def _next(self, stream: _Stream, after: int) -> _Event | None:
+    def _next(self, stream: Stream, after: int) -> _Event | None:
         """The next event of a stream, of which the older ones may be merged or gone."""
-        if stream is self._listening:
+        if stream is self.listening and self._notices:
             for event in self._notices.values():
                 if event.number > after:
                     return event
-        return next((one for one in self._events if one.number > after and one.stream is stream), None)
+        found = None
+        for event in reversed(self._events):
+            if event.number <= after:
+                break
+            if event.stream is stream:
+                found = event
+        return found
 
-    def _find(self, event_id: str) -> tuple[_Stream, int] | None:
-        if (match := _ID.fullmatch(event_id)) is None:
-            return None
-        stream_number, number = int(match[1]), int(match[2])
-        stream = self._streams.get(stream_number) if stream_number else self._listening
-        return (stream, number) if stream is not None and number <= self._number else None
 
-
-def _lost(request_id: RequestId) -> JSONRPCError:
-    error = ErrorData(code=INTERNAL_ERROR, message=_LOST_ANSWER)
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+def _lost(request_id: RequestId) -> bytes:
+    error = {"code": INTERNAL_ERROR, "message": _LOST_ANSWER}
+    return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})

@@ -65,7 +65,9 @@ class BeatingCaller(ForwardingCaller):
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Report the server's progress; see `Caller`."""
-        if self._has_beaten and progress <= self._last:
+        if progress <= self._last and (
+            self._has_beaten or 0 < self._last < _STEP
+        ):  # that was a report of ours
             progress = self._last + _STEP
         self._last, self._total, self.heard_at = progress, total, time.monotonic()
         await super().progress(progress, total, message)

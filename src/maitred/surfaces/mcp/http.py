@@ -1,52 +1,78 @@
 """MCP over streamable HTTP as an ASGI application of its own, at `/mcp`.
 
 It checks neither Host nor Origin nor a token. The module that serves it puts a guard in front, which also
-protects the other applications beside it and writes the viewer into the scope. The SDK gets the principal, so
-that a connection of the handshake era answers only the principal who opened it.
+protects the other applications beside it and writes the viewer into the scope. A session of the handshake era
+answers only the principal who opened it.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maitred.background import Background
 from maitred.config.settings import Http
-from maitred.gateway.authorization import VIEWER
-from maitred.model.access import Viewer
-from maitred.surfaces.mcp.identity import HTTP_SCOPE
+from maitred.surfaces.mcp.http_request import HttpRefusalError, HttpRequest
+from maitred.surfaces.mcp.pings import Pings
 from maitred.surfaces.mcp.server import McpSurface
+from maitred.surfaces.mcp.session_endpoint import SessionEndpoint
 from maitred.surfaces.mcp.sessions import Sessions
+from maitred.surfaces.mcp.stateless import StatelessEndpoint
+
+_PATH: Final = "/mcp"
+_VERSION: Final = b"mcp-protocol-version"
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
-def mcp_app(surface: McpSurface, settings: Http) -> Starlette:
+def mcp_app(surface: McpSurface, settings: Http) -> ASGIApp:
     """The ASGI application; its lifespan runs the sessions and the change notices."""
-    sessions = Sessions(surface.server, settings)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with sessions.run(), Background() as background:
-            background.start(surface.announce)
-            yield
-
-    app = Starlette(routes=[Route("/mcp", endpoint=sessions)], lifespan=lifespan)
-    app.add_middleware(_Owned)
-    return app
+    return _McpApp(surface, settings)
 
 
-class _Owned:
-    """Gives the SDK the principal of each request, whom it compares with the owner of the connection."""
+class _McpApp:
+    """Passes each request to the endpoint of its era."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, surface: McpSurface, settings: Http) -> None:
+        self._surface = surface
+        self._settings = settings
+        self._endpoints: tuple[SessionEndpoint, StatelessEndpoint] | None = None
+        self._rest = Starlette(lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        viewer = scope.get(VIEWER)
-        if isinstance(viewer, Viewer):
-            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=viewer.principal, scopes=[]))
-        HTTP_SCOPE.set(scope)
-        await self._app(scope, receive, send)
+        """Answer a request of either era."""
+        if self._endpoints is None or scope["type"] != "http" or scope["path"] != _PATH:
+            await self._rest(scope, receive, send)
+            return
+        request = HttpRequest(scope, receive, send)
+        try:
+            request.check_size()
+            version = request.headers.get(_VERSION)
+            if version is None or version in _HANDSHAKE:
+                await self._endpoints[0].serve(request)
+            else:
+                await self._endpoints[1].serve(request)
+        except HttpRefusalError as refusal:
+            await refusal.send(send)
+        except ClientDisconnect:
+            return
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        server, pings = self._surface.server, Pings()
+        async with server.lifespan(server) as state, Background() as background:
+            sessions = Sessions(self._surface, state, self._settings)
+            self._surface.on_close(sessions.end_streams)
+            for task in (self._surface.announce, pings.run, sessions.run):
+                background.start(task)
+            self._endpoints = (
+                SessionEndpoint(sessions, pings, background),
+                StatelessEndpoint(self._surface, state, pings),
+            )
+            try:
+                yield
+            finally:
+                self._endpoints = None

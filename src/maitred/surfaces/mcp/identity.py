@@ -6,11 +6,10 @@ gateway, it is the grant that a client proved when it connected. A connection is
 object of it (see `maitred.surfaces.mcp.caller.connection_of`).
 """
 
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from mcp.server.connection import Connection
@@ -20,15 +19,11 @@ from mcp_types import INVALID_REQUEST
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from maitred.gateway.authorization import VIEWER
-from maitred.model.access import NO_START, ClientStart, Grant, Viewer
+from maitred.model.access import Viewer
 from maitred.surfaces.mcp.caller import connection_of
+from maitred.surfaces.mcp.first_answers import CLIENT_CHARACTERS
 
 Context = ServerRequestContext[Any, Any]
-
-HTTP_SCOPE: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("HTTP_SCOPE", default=None)
-"""The request that is answered over HTTP, for what the SDK asks without its context."""
-
-_CLIENT_CHARACTERS = 100
 
 
 class Viewers:
@@ -45,10 +40,6 @@ class Viewers:
         self._connected: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
         self._admitted: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
 
-    def guest(self, grant: Grant, start: ClientStart = NO_START) -> Viewer:
-        """A viewer for a client with its own wire, and so with its own state in either era; see `left`."""
-        return Viewer(grant=grant, connection=f"wire {next(self._numbers)}", surface="mcp", start=start)
-
     def left(self, guest: Viewer) -> None:
         """Release the state of a guest that has closed its wire."""
         self._ended(guest)
@@ -56,6 +47,11 @@ class Viewers:
     def admit(self, connection: Connection, guest: Viewer) -> None:
         """Count the requests of a connection as a guest's; the requests themselves do not name the guest."""
         self._admitted[connection] = guest
+
+    def adopt(self, connection: Connection, viewer: Viewer) -> None:
+        """Count a connection as that of a viewer who was introduced before."""
+        self._connected[connection] = viewer
+        connection.exit_stack.callback(self._ended, viewer)
 
     def of(self, ctx: Context) -> Viewer:
         """The viewer of a request.
@@ -85,7 +81,7 @@ class Viewers:
         return Viewer(
             grant=known.grant,
             connection=known.connection,
-            client=client[:_CLIENT_CHARACTERS],
+            client=client[:CLIENT_CHARACTERS],
             surface="mcp",
             start=known.start,
         )
@@ -102,8 +98,7 @@ class Viewers:
             number = str(next(self._numbers))
             named = self.named(_client(connection), guest)
             viewer = replace(named, era="handshake", connection=number)
-            self._connected[connection] = viewer
-            connection.exit_stack.callback(self._ended, viewer)
+            self.adopt(connection, viewer)
         if grant is None or grant == viewer.grant:
             return viewer
         if grant.principal != viewer.principal:

@@ -1,15 +1,11 @@
-"""Serve one client whose messages are lines, over any wire, in the protocol era that it opens.
-
-`tools/call`, which decides the gateway's speed, goes straight to the surface; the SDK handles all other
-requests.
-"""
+"""Serve one client whose messages are lines, over any wire, in the protocol era that it opens."""
 
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 from mcp.server.connection import Connection, NotifyOnlyOutbound
-from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
+from mcp.server.runner import ServerRunner, aclose_shielded
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from mcp_types import (
@@ -20,8 +16,9 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from maitred.jsonrpc import Inbound, LineChannel
-from maitred.model.access import NO_START, ClientStart, Grant, Viewer
-from maitred.surfaces.mcp.caller import CLIENT, HandshakeCaller, StatelessCaller
+from maitred.surfaces.mcp.caller import CLIENT
+from maitred.surfaces.mcp.dispatch import HandshakeDispatch, StatelessDispatch
+from maitred.surfaces.mcp.first_answers import Opening
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.wire import Wire
 
@@ -30,13 +27,10 @@ _ONE_CLIENT = "wire"
 """The client of a surface with one wire; a guest is one of several clients, and has its own connection."""
 
 
-async def serve_wire(
-    surface: McpSurface, wire: Wire, *, admitted: Grant | None = None, start: ClientStart = NO_START
-) -> None:
+async def serve_wire(surface: McpSurface, wire: Wire, opening: Opening) -> None:
     """Serve until the client closes the wire; `surface.announce` must run beside it.
 
-    `admitted` is the client's grant; without it, the client has the grant of the surface's own viewer.
-    `start` is what its program said when it connected.
+    `opening` is what the client has said already.
     """
     async with surface.server.lifespan(surface.server) as state:
         channel = LineChannel(
@@ -46,28 +40,46 @@ async def serve_wire(
             inline=frozenset({"initialize"}),
             ids=f"maitred-{secrets.token_hex(4)}-",
         )
-        wire.attach(channel.feed, lambda: channel.close("the client closed the connection"))
-        guest = surface.viewers.guest(admitted, start) if admitted else None
-        era = _Era(surface, channel, state, guest)
+        era = _Era(surface, channel, state, opening)
         try:
+            await era.resume(opening)
+            wire.attach(channel.feed, lambda: channel.close("the client closed the connection"))
             await channel.run(era.on_request, era.on_notify)
         finally:
             await aclose_shielded(era.connection)
-            if guest:
-                surface.viewers.left(guest)
+            if opening.guest:
+                surface.viewers.left(opening.guest)
 
 
 class _Era:
     """Answers in the protocol era that the client's first request opens; refuses the other era."""
 
-    def __init__(self, surface: McpSurface, channel: LineChannel, state: Any, guest: Viewer | None) -> None:
+    def __init__(self, surface: McpSurface, channel: LineChannel, state: Any, opening: Opening) -> None:
         self._surface = surface
+        self._channel = channel
         self._state = state
-        self._guest = guest
-        self._modern: bool | None = None
-        self._outbound = NotifyOnlyOutbound(channel)
-        self.connection = self._of_the_client(Connection.for_loop(channel))
-        self._runner = ServerRunner(surface.server, self.connection, state)
+        self._guest = opening.guest
+        self._modern: bool | None = True if opening.is_stateless else None
+        self.connection = Connection.for_loop(channel)
+        self.connection.state[CLIENT] = _ONE_CLIENT
+        if opening.guest is not None:
+            surface.viewers.admit(self.connection, opening.guest)
+        self._handshake = HandshakeDispatch(surface, self.connection, state)
+        outbound = NotifyOnlyOutbound(channel)
+        self._stateless = StatelessDispatch(surface, state, client=_ONE_CLIENT, outbound=outbound)
+
+    async def resume(self, opening: Opening) -> None:
+        """Bring the SDK to where the client is after a handshake that was answered without it."""
+        if opening.handshake is None or opening.viewer is None:
+            return
+        self._modern = False
+        self._surface.viewers.adopt(self.connection, opening.viewer)
+        ask, notify = self._channel.send_raw_request, self._channel.notify
+        context = Inbound(notify, ask, 0, opening.handshake)
+        await self._handshake.on_request(context, "initialize", opening.handshake, self._guest)
+        if opening.is_initialized:
+            context = Inbound(notify, ask, None, None)
+            await self._handshake.on_notify(context, "notifications/initialized", None)
 
     async def on_request(self, context: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         enveloped = method != "initialize" and _has_envelope(params)
@@ -80,12 +92,7 @@ class _Era:
                 INVALID_REQUEST,
                 "this connection was opened by a handshake; the 2026-07-28 envelope is refused on it",
             )
-        if method == "tools/call" and self.connection.initialize_accepted:
-            version = self.connection.protocol_version
-            viewer = self._surface.viewers.behind(self.connection, self._guest)
-            caller = HandshakeCaller(context, self.connection, params, viewer, self._surface.answer_s)
-            return await self._surface.call_tool(params or {}, version, caller, viewer)
-        return await self._runner.on_request(context, method, params)
+        return await self._handshake.on_request(context, method, params, self._guest)
 
     async def _answer_stateless(
         self, context: Inbound, method: str, params: Mapping[str, Any] | None
@@ -99,32 +106,13 @@ class _Era:
         route = classify_inbound_request({"method": method, "params": params})
         if isinstance(route, InboundLadderRejection):
             raise MCPError(code=route.code, message=route.message, data=route.data)
-        if method == "tools/call":
-            viewer = self._surface.viewers.named(_name(route.client_info), self._guest)
-            caller = StatelessCaller(context, params, viewer, client=_ONE_CLIENT)
-            return await self._surface.call_tool(params or {}, route.protocol_version, caller, viewer)
-        connection = self._of_the_client(
-            Connection.from_envelope(
-                route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
-            )
-        )
-        return await serve_one(
-            self._surface.server, context, method, params, connection=connection, lifespan_state=self._state
-        )
-
-    def _of_the_client(self, connection: Connection) -> Connection:
-        connection.state[CLIENT] = _ONE_CLIENT
-        if self._guest is not None:
-            self._surface.viewers.admit(connection, self._guest)
-        return connection
+        return await self._stateless.on_request(context, method, params, route, self._guest)
 
     async def on_notify(self, context: Any, method: str, params: Mapping[str, Any] | None) -> None:
         if not self._modern:
-            await self._runner.on_notify(context, method, params)
+            await self._handshake.on_notify(context, method, params)
             return
-        connection = self._of_the_client(
-            Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
-        )
+        connection = self._stateless.connection(LATEST_MODERN_VERSION, None, None, self._guest)
         try:
             await ServerRunner(self._surface.server, connection, self._state).on_notify(
                 context, method, params
@@ -136,12 +124,6 @@ class _Era:
 def _has_envelope(params: Mapping[str, Any] | None) -> bool:
     meta = (params or {}).get("_meta")
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
-
-
-def _name(client_info: Any) -> str:
-    """The name that a client of the stateless era gives itself; empty if it gives none."""
-    name = client_info.get("name") if isinstance(client_info, Mapping) else None
-    return name if isinstance(name, str) else ""
 
 
 def _requested(params: Mapping[str, Any] | None) -> dict[str, str]:

@@ -6,14 +6,13 @@ era get notices on their connection, stateless clients on the SDK's streams that
 of a server, the gateway subscribes at that server as long as the client's connection or stream lasts.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final, Literal
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -40,13 +39,12 @@ from maitred.gateway.events import Origin
 from maitred.gateway.resources import is_ours
 from maitred.model.access import EVERYTHING, Grant, Viewer
 from maitred.surfaces.mcp.identity import Viewers
+from maitred.surfaces.mcp.list_tracker import ListKind, ListTracker, Scope
 from maitred.surfaces.mcp.task_notices import TaskNotices
 
 log = structlog.get_logger(__name__)
 
 Context = ServerRequestContext[Any, Any]
-ListKind = Literal["tools", "resources", "prompts"]
-Scope = tuple[str, str]
 Release = Callable[[], None]
 
 _EVENTS: Mapping[ListKind, ServerEvent] = {
@@ -54,80 +52,11 @@ _EVENTS: Mapping[ListKind, ServerEvent] = {
     "resources": ResourcesListChanged(),
     "prompts": PromptsListChanged(),
 }
-_MOST_KEPT: Final = 1_000
 _TELL_S: Final = 5.0
 _AGREE_S: Final = 3.0
 _RETRY_S: Final = 30.0
 _MOST_RESOURCES: Final = 1_000
 _RESULTS: Final = "maitred://result/"
-
-
-class ListTracker:
-    """Knows which lists differ from those that viewers may have seen, by a notice or by listing them."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._of: object = None
-        self._kept: dict[object, str] = {}
-        self._seen: dict[Scope, dict[ListKind, set[str]]] = {}
-
-    def begin(self, viewer: Viewer) -> None:
-        """Track a viewer, who may list from now on."""
-        self._seen[viewer.scope] = {kind: {self._now(kind, viewer)} for kind in _EVENTS}
-
-    def forget(self, viewer: Viewer) -> None:
-        """Stop tracking a viewer who has gone."""
-        self._seen.pop(viewer.scope, None)
-
-    def shown(self, kind: ListKind, viewer: Viewer) -> None:
-        """Record that a viewer received a list in its present version."""
-        if viewer.scope in self._seen:
-            self._seen[viewer.scope][kind].add(self._now(kind, viewer))
-
-    def changed(self, viewer: Viewer) -> list[ListKind]:
-        """The lists to announce to a viewer; they count as announced from now on."""
-        if (seen := self._seen.get(viewer.scope)) is None:
-            return []
-        now = {kind: self._now(kind, viewer) for kind in _EVENTS}
-        changed = [kind for kind in _EVENTS if seen[kind] != {now[kind]}]
-        self._seen[viewer.scope] = {kind: {now[kind]} for kind in _EVENTS}
-        return changed
-
-    def _now(self, kind: ListKind, viewer: Viewer) -> str:
-        """A fingerprint of a list in its present version; computed once for all viewers of that list."""
-        gateway = self._gateway
-        mode = gateway.mode()
-        if (of := (gateway.version, mode)) != self._of or len(self._kept) > _MOST_KEPT:
-            self._of, self._kept = of, {}
-        seen_by = gateway.list_state(viewer) if kind == "tools" and mode != "menu" else None
-        key = (kind, viewer.grant.scope, seen_by)
-        if key not in self._kept:
-            self._kept[key] = self._fingerprint(kind, viewer)
-        return self._kept[key]
-
-    def _fingerprint(self, kind: ListKind, viewer: Viewer) -> str:
-        gateway = self._gateway
-        entries: Sequence[object]
-        if kind == "tools" and gateway.mode() == "menu":
-            entries = [gateway.index(viewer)]
-        elif kind == "tools":
-            first = gateway.category_definitions(viewer) if gateway.mode() == "categories" else ()
-            entries = [
-                *first,
-                *(
-                    (t.name, t.title, t.description, t.input_hash, t.output_hash, t.annotations, t.extra)
-                    for t in gateway.listed(viewer)
-                ),
-            ]
-        elif kind == "resources":
-            offers = [*gateway.offers_of("resource", viewer), *gateway.offers_of("template", viewer)]
-            entries = [(offer.key.kind, offer.name, offer.definition) for offer in offers]
-        else:
-            entries = [(offer.name, offer.definition) for offer in gateway.offers_of("prompt", viewer)]
-        digest = hashlib.sha256()
-        for entry in entries:
-            digest.update(repr(entry).encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -217,7 +146,10 @@ class Notices:
 
     def connected(self, connection: Connection, viewer: Viewer) -> None:
         """Notify a client of the handshake era of changes from now on."""
-        self._lists.begin(viewer)
+        if self._lists.is_tracked(viewer):  # its first lists were answered without the SDK
+            self._on_visibility()
+        else:
+            self._lists.begin(viewer)
         self._connections[connection] = viewer
         self._tasks.connected(connection, viewer)
 

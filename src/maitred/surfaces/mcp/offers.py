@@ -8,11 +8,10 @@ loses the parts that the client's revision forbids.
 
 import base64
 import binascii
-import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -37,64 +36,17 @@ from maitred.model.resources import OfferKind
 from maitred.surfaces.mcp.caller import HandshakeCaller, StatelessCaller, caller_of
 from maitred.surfaces.mcp.completions import OwnCompletions, limit_values
 from maitred.surfaces.mcp.identity import Viewers
-from maitred.surfaces.mcp.notices import ListTracker
+from maitred.surfaces.mcp.list_pages import PROMPTS, RESOURCES, TEMPLATES, ProtocolList, page_of
+from maitred.surfaces.mcp.list_tracker import ListTracker
 from maitred.surfaces.mcp.parked_calls import ParkableRequest, ParkedCalls
 from maitred.surfaces.mcp.prompts import OwnPrompts
 from maitred.surfaces.mcp.resources import OwnResources
 from maitred.surfaces.mcp.result_shape import for_revision
 
-PAGE: Final = 100
 _ENVELOPE: Mapping[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ListKind:
-    """A list of the protocol: its method, the field with its entries, and the key that names an entry.
-
-    `doubtful` parts are left out one after the other until the revision allows the definition. `bare` are the
-    fields that a definition must have besides `keys`.
-    """
-
-    method: str
-    field: str
-    key: str
-    keys: tuple[str, ...]
-    doubtful: tuple[str, ...]
-    bare: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-TOOLS: Final = ListKind(
-    method="tools/list",
-    field="tools",
-    key="name",
-    keys=("name",),
-    doubtful=("icons", "execution", "_meta", "annotations", "outputSchema", "title", "inputSchema"),
-    bare={"inputSchema": {"type": "object"}},
-)
-RESOURCES: Final = ListKind(
-    method="resources/list",
-    field="resources",
-    key="uri",
-    keys=("uri", "name"),
-    doubtful=("icons", "_meta", "annotations", "size", "mimeType", "title", "description"),
-)
-TEMPLATES: Final = ListKind(
-    method="resources/templates/list",
-    field="resourceTemplates",
-    key="uriTemplate",
-    keys=("uriTemplate", "name"),
-    doubtful=("icons", "_meta", "annotations", "mimeType", "title", "description"),
-)
-PROMPTS: Final = ListKind(
-    method="prompts/list",
-    field="prompts",
-    key="name",
-    keys=("name",),
-    doubtful=("icons", "_meta", "title", "description", "arguments"),
-)
-
-
-def acceptable(listed: ListKind, definition: Mapping[str, Any], version: str) -> dict[str, Any]:
+def acceptable(listed: ProtocolList, definition: Mapping[str, Any], version: str) -> dict[str, Any]:
     """A definition that the protocol revision allows: as registered, or without the parts that it forbids."""
     candidate = dict(definition)
     for part in (None, *listed.doubtful):
@@ -108,30 +60,19 @@ def acceptable(listed: ListKind, definition: Mapping[str, Any], version: str) ->
     return {**{key: definition[key] for key in listed.keys}, **listed.bare}
 
 
-def page_of(
-    listed: ListKind,
+def page_at(
+    listed: ProtocolList,
     own: Sequence[Mapping[str, Any]],
     offers: Sequence[Offer],
     cursor: str | None,
     version: str,
 ) -> dict[str, Any]:
-    """A page of a list: our own entries first, then those of the servers by published name.
+    """A page of a list from a cursor on.
 
     Raises:
         MCPError: The cursor is not ours.
     """
-    after = unquote(read_cursor(cursor))
-    rest = [offer for offer in offers if offer.name > after]
-    first = [] if after else list(own)
-    shown = rest[: PAGE - len(first)]
-    entries = [*first, *({**offer.definition, listed.key: offer.name} for offer in shown)]
-    page: dict[str, Any] = {
-        "resultType": "complete",
-        listed.field: [acceptable(listed, entry, version) for entry in entries],
-    }
-    if len(rest) > len(shown):
-        page["nextCursor"] = write_cursor(quote(shown[-1].name, safe=""))
-    return page
+    return page_of(listed, own, offers, unquote(read_cursor(cursor)), partial(acceptable, version=version))
 
 
 def read_cursor(cursor: str | None) -> str:
@@ -148,11 +89,6 @@ def read_cursor(cursor: str | None) -> str:
         raise MCPError(
             INVALID_PARAMS, f"{cursor!r} is not a cursor of this server; list from the start"
         ) from None
-
-
-def write_cursor(name: str) -> str:
-    """The cursor of a page that starts after a name; the name must be ASCII."""
-    return base64.urlsafe_b64encode(name.encode("ascii")).decode("ascii")
 
 
 Context = ServerRequestContext[Any, Any]
@@ -220,20 +156,20 @@ class OfferHandler:
         viewer = self._viewers.of(ctx)
         offers = await self._offers("resource", viewer)
         self._lists.shown("resources", viewer)
-        return page_of(RESOURCES, self._resources.listed(viewer), offers, params.cursor, ctx.protocol_version)
+        return page_at(RESOURCES, self._resources.listed(viewer), offers, params.cursor, ctx.protocol_version)
 
     async def _list_templates(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         viewer = self._viewers.of(ctx)
         offers = await self._offers("template", viewer)
         self._lists.shown("resources", viewer)
         own = self._resources.templates(viewer)
-        return page_of(TEMPLATES, own, offers, params.cursor, ctx.protocol_version)
+        return page_at(TEMPLATES, own, offers, params.cursor, ctx.protocol_version)
 
     async def _list_prompts(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         viewer = self._viewers.of(ctx)
         offers = await self._offers("prompt", viewer)
         self._lists.shown("prompts", viewer)
-        return page_of(PROMPTS, self._prompts.listed(viewer), offers, params.cursor, ctx.protocol_version)
+        return page_at(PROMPTS, self._prompts.listed(viewer), offers, params.cursor, ctx.protocol_version)
 
     async def _offers(self, kind: OfferKind, viewer: Viewer) -> list[Offer]:
         """The offers of the servers; waits for a limited time for unknown ones, like `tools/list`."""

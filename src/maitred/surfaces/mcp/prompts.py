@@ -12,38 +12,20 @@ from mcp_types import INVALID_PARAMS
 from maitred.errors import StoreError
 from maitred.gateway import Gateway, ServerStatus
 from maitred.model.access import Viewer
+from maitred.surfaces.mcp.prompt_definitions import (
+    DEFINITIONS,
+    DISCOVER,
+    FIND_TOOL,
+    SERVER_STATUS,
+    TASK,
+    listed_prompts,
+)
 from maitred.surfaces.mcp.resources import Content, OwnResources
 from maitred.wording import count_of
-
-DISCOVER: Final = "discover"
-FIND_TOOL: Final = "find_tool"
-SERVER_STATUS: Final = "server_status"
-TASK: Final = "task"
 
 _STATS_DAYS = 30
 _MAX_LINES = 200
 _FOUND: Final = ("strong", "fair")
-
-DEFINITIONS: tuple[Mapping[str, Any], ...] = (
-    {
-        "name": DISCOVER,
-        "title": "Discover the tools",
-        "description": "Which tools this gateway offers, and how to find and call them.",
-    },
-    {
-        "name": FIND_TOOL,
-        "title": "Find a tool for a task",
-        "description": "Search for a task, with the whole definition of the best tool.",
-        "arguments": [
-            {"name": TASK, "description": "The task in a few words.", "required": True},
-        ],
-    },
-    {
-        "name": SERVER_STATUS,
-        "title": "The state of the servers",
-        "description": "One line for each server: its state, its tools, and figures of its calls.",
-    },
-)
 
 
 class OwnPrompts:
@@ -55,8 +37,7 @@ class OwnPrompts:
 
     def listed(self, viewer: Viewer) -> Sequence[Mapping[str, Any]]:
         """Definitions of our prompts for a viewer."""
-        watches = self._gateway.watches(viewer)
-        return [one for one in DEFINITIONS if watches or one["name"] != SERVER_STATUS]
+        return listed_prompts(self._gateway, viewer)
 
     async def get(self, name: str, arguments: Mapping[str, Any], viewer: Viewer) -> dict[str, Any] | None:
         """The result of `prompts/get` for a viewer; `None` if the prompt is not one of ours.

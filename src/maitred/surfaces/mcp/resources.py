@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, unquote_plus
 
 from maitred.errors import CursorError, PathNotFoundError, ResourceNotFoundError, ToolNotFoundError
 from maitred.gateway import Gateway, ServerStatus
@@ -35,8 +35,13 @@ ANNOTATIONS_KEY: Final = "maitred/annotations"
 _MARKDOWN, _JSON, _PLAIN = "text/markdown", "application/json", "text/plain"
 _FOR_OPERATORS: Final = frozenset({"target", "instances"})
 """Keys of a server that agents do not see: they may hold a secret, or folders of other clients."""
+_PAGE_NOTES: Final = frozenset({"notes"})
+"""The same for servers of web pages: they name origins that a person had open."""
 _AGENT: Final = ("assistant",)
 _BOTH: Final = ("user", "assistant")
+_NO_QUERY: Final = (
+    "Only `?cursor=` may follow the name, as a page gave it, and after that of a result `?find=WORDS`."
+)
 _LONG_CHARACTERS = 2_000
 _KEPT_MS = 60_000
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)")
@@ -182,9 +187,11 @@ class OwnResources:
         if not is_ours(uri):
             return None
         path, asked, query = uri.removeprefix("maitred://").partition("?")
-        cursor = unquote(query.removeprefix("cursor="))
-        if asked and (not query.startswith("cursor=") or not cursor):
-            raise ResourceNotFoundError(uri, hint="Only `?cursor=` may follow the name, as a page gave it.")
+        key, _, value = query.partition("=")
+        cursor = unquote(value) if key == "cursor" else ""
+        words = unquote_plus(value).strip() if key == "find" and path.startswith("result/") else ""
+        if asked and not (cursor or words):
+            raise ResourceNotFoundError(uri, hint=_NO_QUERY)
         kind, *rest = [unquote(part) for part in path.split("/")]
         match kind, rest:
             case "tools", []:
@@ -194,7 +201,7 @@ class OwnResources:
             case "category", [str(name)] if name:
                 return self._page(uri, f"category/{name}", cursor, viewer)
             case "result", [str(name)] if name:
-                return self._result(uri, name, cursor, viewer)
+                return self._result(uri, name, cursor, viewer, find=words)
         if cursor:
             raise CursorError(cursor)
         return await self._whole(uri, kind, rest, viewer)
@@ -256,7 +263,8 @@ class OwnResources:
     def _server(self, uri: str, name: str, viewer: Viewer) -> Content:
         status = self._status(name, viewer)
         gateway = self._gateway
-        shown = {key: value for key, value in status.to_json().items() if key not in _FOR_OPERATORS}
+        hidden = _FOR_OPERATORS | (_PAGE_NOTES if status.spec.pages is not None else frozenset())
+        shown = {key: value for key, value in status.to_json().items() if key not in hidden}
         offers = {
             "resources": len([o for o in gateway.offers_of("resource", viewer) if o.server == name]),
             "prompts": [o.name for o in gateway.offers_of("prompt", viewer) if o.server == name],
@@ -289,8 +297,8 @@ class OwnResources:
             text = _leading_on(text, page.cursor, f"{base}?cursor={quote(page.cursor, safe='')}")
         return Content(uri=uri, mime_type=_PLAIN, text=text, modified=self._newest(viewer))
 
-    def _result(self, uri: str, result_id: str, cursor: str, viewer: Viewer) -> Content:
-        page = self._gateway.result(result_id, cursor, viewer=viewer)
+    def _result(self, uri: str, result_id: str, cursor: str, viewer: Viewer, *, find: str = "") -> Content:
+        page = self._gateway.result(result_id, cursor, viewer=viewer, find=find)
         base = uri.partition("?")[0]
         part = bool(cursor or page.next_cursor)
         return Content(

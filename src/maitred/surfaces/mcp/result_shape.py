@@ -43,8 +43,8 @@ def without_owned(meta: Any) -> dict[str, Any]:
     return {k: v for k, v in meta.items() if k not in _CONNECTION_OWNED} if isinstance(meta, Mapping) else {}
 
 
-def read_call(name: str, params: Mapping[str, Any]) -> ToolCall:
-    """The tool call in the parameters of a `tools/call` request."""
+def read_call(name: str, params: Mapping[str, Any], *, task: Mapping[str, Any] | None = None) -> ToolCall:
+    """The tool call in the parameters of a `tools/call` request; `task` is what its caller wants of one."""
     meta = params.get("_meta")
     capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY) if isinstance(meta, Mapping) else None
     responses, state = params.get("inputResponses"), params.get("requestState")
@@ -55,6 +55,7 @@ def read_call(name: str, params: Mapping[str, Any]) -> ToolCall:
         input_responses=responses if isinstance(responses, Mapping) else None,
         request_state=state if isinstance(state, str) else None,
         client_capabilities=capabilities if isinstance(capabilities, Mapping) else None,
+        task=task,
     )
 
 
@@ -130,6 +131,8 @@ def for_revision(
 def _checked(result: Mapping[str, Any]) -> dict[str, Any]:
     """The result with a list of content, which clients require; other content becomes JSON text."""
     out = dict(result)
+    if out.get("resultType") == "task":  # a task without an id is none
+        out["resultType"] = "complete"
     content = out.get("content")
     if content is None:
         if out.get("resultType") != "input_required":

@@ -6,18 +6,18 @@ the SDK, which `tests/surfaces/mcp/test_server.py` pins. The SDK keeps no list o
 era to notify, so this module registers each of them.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import mcp_types as types
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import MCP_PARAM_HEADER_PREFIX
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -25,32 +25,27 @@ from maitred import __version__
 from maitred.background import Background
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
 from maitred.gateway import Caller, Gateway
-from maitred.gateway.authorization import VIEWER
 from maitred.meta_tools import menu
 from maitred.meta_tools.base import MetaToolRequest, text_result
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.model.transports import is_composed
-from maitred.surfaces.mcp.caller import LOG_LEVEL, StatelessCaller, caller_of, connection_of, key_of
+from maitred.surfaces.mcp.caller import LOG_LEVEL, StatelessCaller, caller_of, connection_of
+from maitred.surfaces.mcp.client_keys import key_of
+from maitred.surfaces.mcp.first_answers import TTL_MS
 from maitred.surfaces.mcp.heartbeats import Heartbeats
-from maitred.surfaces.mcp.identity import HTTP_SCOPE, Viewers
-from maitred.surfaces.mcp.notices import ListTracker, Notices
-from maitred.surfaces.mcp.offers import (
-    TOOLS,
-    OfferHandler,
-    acceptable,
-    read_cursor,
-    resource_error,
-    write_cursor,
-)
+from maitred.surfaces.mcp.identity import Viewers
+from maitred.surfaces.mcp.list_pages import page_of_tools
+from maitred.surfaces.mcp.list_tracker import ListTracker
+from maitred.surfaces.mcp.notices import Notices
+from maitred.surfaces.mcp.offers import OfferHandler, acceptable, read_cursor, resource_error
 from maitred.surfaces.mcp.parked_calls import ParkableRequest, ParkedCalls
 from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call
-from maitred.surfaces.mcp.task_support import CAPABILITY, offered_definition, wanted_task
+from maitred.surfaces.mcp.task_support import CAPABILITY, wanted_task
 from maitred.surfaces.mcp.tasks import TaskHandler
 
 Context = ServerRequestContext[Any, Any]
 
-_TTL_MS = 60_000
 _CACHEABLE: tuple[CacheableMethod, ...] = (
     "server/discover",
     "tools/list",
@@ -60,10 +55,9 @@ _CACHEABLE: tuple[CacheableMethod, ...] = (
     "prompts/list",
 )
 _GREETINGS = ("initialize", "server/discover")
-_HINTS = {method: CacheHint(ttl_ms=_TTL_MS, scope="private") for method in _CACHEABLE}
+_HINTS = {method: CacheHint(ttl_ms=TTL_MS, scope="private") for method in _CACHEABLE}
 _URL_ELICITATION_REQUIRED = -32042
 _MISSING_CLIENT_CAPABILITY = -32021
-_PARAMETER = MCP_PARAM_HEADER_PREFIX.lower().encode()
 _FOR_THE_CLIENT = frozenset({_URL_ELICITATION_REQUIRED, _MISSING_CLIENT_CAPABILITY})
 
 
@@ -89,13 +83,16 @@ class McpSurface:
     """Serves a gateway over MCP. `server` is what transports run; `announce` must run beside it.
 
     `viewer` is the viewer of requests that name none. `viewers` identifies viewers for transports that answer
-    calls by `call_tool`.
+    calls by `call_tool`. `lists` knows which lists clients were shown before.
     """
 
-    def __init__(self, gateway: Gateway, *, viewer: Viewer = LOCAL_USER) -> None:
+    def __init__(
+        self, gateway: Gateway, *, viewer: Viewer = LOCAL_USER, lists: ListTracker | None = None
+    ) -> None:
         self._gateway = gateway
-        self._lists = ListTracker(gateway)
+        self._lists = lists or ListTracker(gateway)
         self._heartbeats = Heartbeats()
+        self._on_close: list[Callable[[], None]] = []
         self.viewers = Viewers(viewer, self._ended)
         self.parked_calls = ParkedCalls(lambda: gateway.answer_s)
         offering = OfferHandler(gateway, self._lists, self.viewers, self.parked_calls)
@@ -105,47 +102,53 @@ class McpSurface:
             version=__version__,
             title="maitred",
             cache_hints=_HINTS,
-            get_tool_input_schema=self._schema_of_headers,
             on_call_tool=self._never_called,
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
             on_subscriptions_listen=self._notices.listen,
         )
+        self._server_info = self.server.server_info_stamp  # the SDK copies it deeply each time
         self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         offering.register(self.server)
         TaskHandler(gateway, self.viewers).register(self.server)
         self.server.middleware.append(self._middleware)
 
-    def _schema_of_headers(self, name: str) -> Mapping[str, Any] | None:
-        """The schema by which the SDK compares a call's `Mcp-Param-*` headers with its arguments.
+    def schema_of_headers(
+        self, name: str, viewer: Viewer | None, *, has_headers: bool
+    ) -> Mapping[str, Any] | None:
+        """The schema by which a call's `Mcp-Param-*` headers are compared with its arguments.
 
         A client knows of headers from its list alone. So where the list does not have every tool, a call
         without such headers needs none.
         """
-        scope = HTTP_SCOPE.get() or {}
-        names = (name for name, _ in scope.get("headers", ()))
-        if self._gateway.mode() != "all" and not any(name.startswith(_PARAMETER) for name in names):
+        if self._gateway.mode() != "all" and not has_headers:
             return None
-        viewer = scope.get(VIEWER)
-        return self._gateway.schema_of(name, viewer if isinstance(viewer, Viewer) else self.viewers.stateless)
+        return self._gateway.schema_of(name, viewer or self.viewers.stateless)
 
     @property
     def answer_s(self) -> float:
         """For how many seconds a call waits for its client to answer a question."""
         return self._gateway.answer_s
 
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Have a function called by `close`, which ends what a transport keeps open."""
+        self._on_close.append(call)
+
     def close(self) -> None:
         """End open change streams in good order."""
         self._notices.close()
+        for call in self._on_close:
+            call()
 
-    async def announce(self) -> None:
+    async def announce(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Notify clients of both eras of changes and of calls under way, and keep parked calls.
 
         Runs until cancelled.
         """
         async with Background() as background, self.parked_calls.serving():
             background.start(self._heartbeats.run)
+            task_status.started()
             await self._notices.run()
 
     # --- requests -----------------------------------------------------------------------------------------
@@ -193,26 +196,8 @@ class McpSurface:
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
         after = read_cursor(params.cursor if params else None)
-        gateway = self._gateway
-        viewer = self.viewers.of(ctx)
-        mode, tools, cursor = await gateway.listing(viewer, after)
-        self._lists.shown("tools", viewer)
-        if mode == "menu":
-            definitions = menu.definitions(gateway.index(viewer))
-            gateway.count_menu(definitions, viewer)
-            return {"resultType": "complete", "tools": definitions}
-        own: list[Mapping[str, Any]] = []
-        if mode == "categories":
-            own = [] if after else [*menu.calling(), *gateway.category_definitions(viewer)]
-            gateway.count_categories(own, tools, viewer)
-        else:
-            gateway.count_tools(tools, viewer)
-        shown = [
-            acceptable(TOOLS, offered_definition(gateway.snapshot.definition(tool)), ctx.protocol_version)
-            for tool in tools
-        ]
-        page: dict[str, Any] = {"resultType": "complete", "tools": [*own, *shown]}
-        return page | ({"nextCursor": write_cursor(cursor)} if cursor else {})
+        accept = partial(acceptable, version=ctx.protocol_version)
+        return await page_of_tools(self._gateway, self._lists, self.viewers.of(ctx), after, accept)
 
     async def call_tool(
         self,
@@ -229,10 +214,10 @@ class McpSurface:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             raise MCPError(INVALID_PARAMS, "tools/call needs a text `name` and an object `arguments`")
-        call = replace(read_call(name, params), task=wanted_task(params, protocol_version))
+        call = read_call(name, params, task=wanted_task(params, protocol_version))
         result = await self._parkable(name, call, caller, viewer)
         if protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return for_stateless(result, self.server.server_info_stamp)
+            return for_stateless(result, self._server_info)
         return for_handshake(result)
 
     async def _parkable(self, name: str, call: ToolCall, caller: Caller, viewer: Viewer) -> dict[str, Any]:
@@ -253,13 +238,18 @@ class McpSurface:
         return await work()
 
     def _may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a server may ask during a call: one of the handshake era, or one not known yet."""
+        """Whether a client may be asked during a call: by a server of the handshake era or one not known yet.
+
+        The gateway itself asks about calls that wait for a person.
+        """
         if (meta_tool := menu.META_TOOLS.get(name)) is not None:
             inner = arguments.get("name")
             return meta_tool.open_world and (not isinstance(inner, str) or self._may_ask_in(inner))
         return self._may_ask_in(name)
 
     def _may_ask_in(self, name: str) -> bool:
+        if self._gateway.holds_calls:
+            return True
         snapshot = self._gateway.snapshot
         tool = snapshot.by_name.get(name)
         record = snapshot.servers.get(tool.server) if tool else None

@@ -1,199 +1,178 @@
-"""Sessions of the handshake era over HTTP: how many, how long, and what a client can resume.
+"""Sessions of the handshake era over HTTP: how many, how long, and what belongs to one.
 
-The SDK opens and ends them. This module gives each session a buffer of its events and answers what the SDK
-answers badly: too many sessions, and a `Last-Event-ID` that leads nowhere. It overrides two private methods
-of the SDK's manager, which `tests/surfaces/mcp/test_sessions.py` pins. A session with an open stream or a
-request under way is not idle, even if the client of that request has lost its connection.
+A session has no task of its own: the task of each request does its work, and one task ends all idle sessions.
+A session with an open stream or a request under way is not idle, even if the client of that request has lost
+its connection.
 """
 
-import math
-from collections.abc import Iterator
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import (
-    AuthenticatedUser,
-    AuthorizationContext,
-    authorization_context,
-)
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, ErrorData, JSONRPCError
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, is_version_at_least
-from starlette.datastructures import Headers
-from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+import structlog
+from mcp.server.connection import Connection
+from mcp.server.runner import aclose_shielded
+from mcp.shared.dispatcher import CallOptions, coerce_request_id
 
+from maitred.background import Background
 from maitred.config.settings import Http
+from maitred.jsonrpc import ScopedInbound
+from maitred.jsonrpc.questions import Questions
+from maitred.surfaces.encoding import encode
+from maitred.surfaces.mcp.dispatch import HandshakeDispatch
 from maitred.surfaces.mcp.event_buffer import EventMemory, SessionEvents
+from maitred.surfaces.mcp.server import McpSurface
 
-RETRY_MS: Final = 1_000
-"""After how many milliseconds a client should open a broken stream again."""
-_POLLING: Final = "2025-11-25"  # the first revision whose clients can read an event without data
-_SESSION: Final = "mcp-session-id"
-_RETRY_AFTER_S: Final = 10
+log = structlog.get_logger(__name__)
+
+_ENDED: Final = "the session was ended"
 
 
-class _Session:
-    """A session: its transport, its events, and how many requests hold it open."""
+class Session:
+    """One client of the handshake era; `owner` is the principal that opened it."""
 
-    def __init__(
-        self,
-        transport: StreamableHTTPServerTransport,
-        events: SessionEvents,
-        owner: AuthorizationContext | None,
-        idle_s: float,
-    ) -> None:
-        self.transport = transport
-        self.events = events
+    def __init__(self, surface: McpSurface, state: Any, events: SessionEvents, owner: str | None) -> None:
+        self.id = secrets.token_hex(16)
         self.owner = owner
-        self._idle_s = idle_s
-        self._requests = 0
+        self.events = events
+        self.questions = Questions()
+        connection = Connection.for_loop(Outlet(events, self.questions), session_id=self.id)
+        self.dispatch = HandshakeDispatch(surface, connection, state)
+        self.requests: dict[str | int, ScopedInbound] = {}
+        """The requests under way, by id."""
+        self.holds = 0
+        self.is_over = False
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the session open; the SDK knows of open connections only, not of requests under way."""
-        self._requests += 1
-        try:
-            yield
-        finally:
-            self._requests -= 1
-            scope = self.transport.idle_scope
-            if scope is not None and not scope.cancel_called:
-                idle_at = anyio.current_time() + self._idle_s
-                scope.deadline = math.inf if self._requests else idle_at
+    @property
+    def connection(self) -> Connection:
+        """The connection, as handlers of the SDK know it."""
+        return self.dispatch.connection
 
-    def resume_fault(self, last_event_id: str) -> Response | None:
-        """The answer to a client that cannot go on after this event; `None` if it can."""
-        position, key = self.events.position(last_event_id)
-        if position == "unknown":
-            told = (
-                f"the session has no event {last_event_id[:40]!r}, or no longer; open the stream without"
-                " Last-Event-ID, and read again what may have changed"
-            )
-            return _error(400, INVALID_REQUEST, told)
-        if position == "finished":
-            return Response(status_code=204)  # "no more events": clients stop to ask
-        if key:
-            self.transport.close_sse_stream(key)  # a connection that broke without notice
-        return None
+    def cancel(self, request_id: str | int | None) -> None:
+        """Cancel a request under way, because its client asks for that."""
+        context = self.requests.get(coerce_request_id(request_id)) if request_id is not None else None
+        if context is not None:
+            context.cancel()
+
+    async def close(self) -> None:
+        """Cancel what is under way, end all streams, and release what the connection holds."""
+        self.is_over = True
+        for context in [*self.requests.values()]:
+            context.scope.cancel()
+        self.questions.close(_ENDED)
+        self.events.close()
+        await aclose_shielded(self.connection)
 
 
-class Sessions(StreamableHTTPSessionManager):
-    """The SDK's manager with settings, events for each session, and clear answers; an ASGI application."""
+class Outlet:
+    """What the gateway sends to a client without a request: it goes to the stream that is opened by GET."""
 
-    def __init__(self, server: Server[Any], settings: Http) -> None:
-        super().__init__(
-            server,
-            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            retry_interval=RETRY_MS,
-            session_idle_timeout=settings.session_idle_timeout_s,
-            max_sessions=settings.max_sessions,
-        )
-        self._idle_s = settings.session_idle_timeout_s
-        self._most = settings.max_sessions
+    def __init__(self, events: SessionEvents, questions: Questions) -> None:
+        self._events = events
+        self._questions = questions
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send the client a request; see `mcp.shared.dispatcher.Outbound`."""
+        return await self._questions.ask(self._send, method, params, opts)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send the client a notification."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+        await self._send(message)
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        uri = str((message.get("params") or {}).get("uri", ""))
+        self._events.store(self._events.listening, encode(message), method=message["method"], uri=uri)
+
+
+class Sessions:
+    """The sessions that are open; `run` must run beside them. `state` is that of the SDK's server."""
+
+    def __init__(self, surface: McpSurface, state: Any, settings: Http) -> None:
+        self._surface = surface
+        self._state = state
+        self.idle_s = settings.session_idle_timeout_s
+        self.most = settings.max_sessions
         self._memory = EventMemory()
-        self._sessions: dict[str, _Session] = {}
-        server.middleware.insert(0, self._hold)
+        self._sessions: dict[str, Session] = {}
+        self._idle: OrderedDict[Session, float] = OrderedDict()  # by the time at which it ends
+        self._news = anyio.Event()
 
     def __len__(self) -> int:
         """How many sessions are open."""
         return len(self._sessions)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of either era."""
-        headers = Headers(scope=scope)
-        version = headers.get("mcp-protocol-version")
-        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            await self.asgi_app(scope, receive, send)
-            return
-        if _SESSION not in headers and len(self) >= self._most:
-            await self._full()(scope, receive, send)
-            return
-        session = self._owned(headers.get(_SESSION, ""), scope)
-        if session is None:
-            await self.asgi_app(scope, receive, send)
-            return
-        if scope["method"] == "GET":
-            last_event_id = headers.get("last-event-id")
-            if last_event_id and (answer := session.resume_fault(last_event_id)) is not None:
-                await answer(scope, receive, send)
-                return
-            if not last_event_id:
-                session.events.end_replay()
-                send = _primed(send, session.events, version)
-        with session.held():
-            await self.asgi_app(scope, receive, send)
-
-    def _owned(self, session_id: str, scope: Scope) -> _Session | None:
-        """The session of a request, if it belongs to the request's principal; the SDK checks it too."""
-        user = scope.get("user")
-        owner = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+    def find(self, session_id: str, principal: str | None) -> Session | None:
+        """The session of this id, if this principal opened it."""
         session = self._sessions.get(session_id)
-        return session if session is not None and session.owner == owner else None
+        return session if session is not None and session.owner == principal else None
 
-    def _full(self) -> Response:
-        told = (
-            f"the gateway has {self._most:,} sessions, which is its limit (http.max_sessions); end a session"
-            f" by DELETE, or try again: a session ends after {self._idle_s:g} s without an open request"
-            " (http.session_idle_timeout_s)"
-        )
-        return _error(503, INTERNAL_ERROR, told, {"Retry-After": str(_RETRY_AFTER_S)})
+    def open(self, principal: str | None) -> Session:
+        """A new session, which ends when it is idle for too long."""
+        session = Session(self._surface, self._state, self._memory.open(), principal)
+        self._sessions[session.id] = session
+        self._rest(session)
+        return session
 
-    async def _hold(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Hold a session open while a request of it is under way; a middleware of the SDK's server."""
-        headers = getattr(ctx.request, "headers", {})
-        session = self._sessions.get(headers.get(_SESSION, "")) if ctx.request_id is not None else None
-        if session is None:
-            return await call_next(ctx)
-        with session.held():
-            return await call_next(ctx)
+    async def close(self, session: Session) -> None:
+        """End a session."""
+        if self._forget(session):
+            await session.close()
 
-    # --- overridden ---------------------------------------------------------------------------------------
+    def _forget(self, session: Session) -> bool:
+        """Let no request find a session any more; false if it has ended before."""
+        self._idle.pop(session, None)
+        return self._sessions.pop(session.id, None) is not None
 
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        self.event_store = events = self._memory.open()  # the SDK gives it to the next transport
-        transport = super()._admit_session(requestor)
-        if transport is None or transport.mcp_session_id is None:
-            events.close()
-        else:
-            session = _Session(transport, events, requestor, self._idle_s)
-            self._sessions[transport.mcp_session_id] = session
-        return transport
+    @contextmanager
+    def hold(self, session: Session) -> Iterator[None]:
+        """Keep a session from being idle."""
+        session.holds += 1
+        self._idle.pop(session, None)
+        try:
+            yield
+        finally:
+            session.holds -= 1
+            if not session.holds and not session.is_over:
+                self._rest(session)
 
-    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
-        if (session := self._sessions.pop(session_id, None)) is not None:
-            session.events.close()
-        await super()._discard_session(session_id, transport)
+    def end_streams(self) -> None:
+        """End the streams that wait for what may never come, so that the gateway can end."""
+        for session in self._sessions.values():
+            session.events.end_listening()
 
+    def _rest(self, session: Session) -> None:
+        if not self._idle:
+            self._news.set()
+        self._idle[session] = anyio.current_time() + self.idle_s
 
-def _primed(send: Send, events: SessionEvents, version: str | None) -> Send:
-    """Begin a stream with an event that names where it begins; the SDK does so for answers only."""
-    if version is None or not is_version_at_least(version, _POLLING):
-        return send
-    first = f"id: {events.listening_from}\r\nretry: {RETRY_MS}\r\ndata: \r\n\r\n".encode()
-    begun = False
+    async def run(self) -> None:
+        """End idle sessions; runs until cancelled, and then ends all."""
+        try:
+            async with Background() as background:
+                while True:
+                    await self._until_one_is_idle()
+                    session, until = next(iter(self._idle.items()), (None, 0.0))
+                    if session is not None and until <= anyio.current_time():
+                        log.info("an idle session has ended", session=session.id[:8])
+                        self._forget(session)
+                        background.start(session.close)
+        finally:
+            for session in [*self._sessions.values()]:
+                await self.close(session)
 
-    async def primed(message: Message) -> None:
-        nonlocal begun
-        await send(message)
-        if message["type"] == "http.response.start" and not begun:
-            begun = True
-            if message["status"] == 200:  # noqa: PLR2004
-                await send({"type": "http.response.body", "body": first, "more_body": True})
-
-    return primed
-
-
-def _error(status: int, code: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    body = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text))
-    return Response(
-        body.model_dump_json(by_alias=True, exclude_unset=True),
-        status_code=status,
-        headers=headers,
-        media_type="application/json",
-    )
+    async def _until_one_is_idle(self) -> None:
+        """Wait until the first session may be idle for too long."""
+        while not self._idle:  # one that rested may be used again before this goes on
+            self._news = anyio.Event()
+            await self._news.wait()
+        await anyio.sleep_until(next(iter(self._idle.values())))

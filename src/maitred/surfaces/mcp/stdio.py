@@ -12,24 +12,24 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from mcp.server.stdio import stdio_server
-
 from maitred.background import Background
-from maitred.surfaces.mcp.line_client import serve_wire
-from maitred.surfaces.mcp.server import McpSurface
+from maitred.surfaces.mcp.lazy_surface import LazySurface
 from maitred.surfaces.mcp.wire import Wire
 
 
-async def serve_stdio(surface: McpSurface) -> None:
+async def serve_stdio(surface: LazySurface) -> None:
     """Serve until the client closes standard input."""
     async with Background() as background:
         background.start(surface.announce)
         if _are_pipes():
             async with _pipes() as wire:
-                await serve_wire(surface, wire)
+                await surface.serve(wire)
         else:
+            server = (await surface.load()).server
+            from mcp.server.stdio import stdio_server  # noqa: PLC0415  # loaded by now
+
             async with stdio_server() as (read, write):
-                await surface.server.run(read, write, surface.server.create_initialization_options())
+                await server.run(read, write, server.create_initialization_options())
 
 
 def _are_pipes() -> bool:

@@ -25,14 +25,6 @@ CAPABILITY: Final = types.ServerTasksCapability(
 _NEEDED: Final[Mapping[str, Any]] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
 
 
-def offered_definition(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition of a tool for a client: none requires a task, since the gateway can wait for it."""
-    execution = definition.get("execution")
-    if isinstance(execution, Mapping) and execution.get("taskSupport") == "required":
-        return {**definition, "execution": {**execution, "taskSupport": "optional"}}
-    return definition
-
-
 def wanted_task(params: Mapping[str, Any], version: str) -> Mapping[str, Any] | None:
     """The field `task` of a call by a client of the handshake era; `None` if it wants no task."""
     task = params.get("task") if version == HANDSHAKE_VERSION else None

@@ -26,7 +26,8 @@ from maitred.gateway import Gateway, ViewerTasks
 from maitred.model.tasks import EXTENSION, for_handshake
 from maitred.surfaces.mcp.caller import caller_of
 from maitred.surfaces.mcp.identity import Viewers
-from maitred.surfaces.mcp.offers import read_cursor, write_cursor
+from maitred.surfaces.mcp.list_pages import write_cursor
+from maitred.surfaces.mcp.offers import read_cursor
 from maitred.surfaces.mcp.task_support import HANDSHAKE_VERSION, capabilities_of, check_extension
 
 Context = ServerRequestContext[Any, Any]

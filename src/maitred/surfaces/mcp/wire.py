@@ -81,11 +81,20 @@ class Wire(asyncio.Protocol):
         Raises:
             EOFError: The other side ended before the line did, or sent a longer line.
         """
+        await self.arrival(most)
+        return self.take_line()
+
+    async def arrival(self, most: int) -> bytes:
+        """Wait for the next line, and leave it to be taken or to be read; see `line`."""
         while b"\n" not in self._early:
             if self.ended or len(self._early) > most:
                 raise EOFError
             self._news = anyio.Event()
             await self._news.wait()
+        return self._early.partition(b"\n")[0]
+
+    def take_line(self) -> bytes:
+        """The line that has arrived, without its end."""
         line, _, self._early = self._early.partition(b"\n")
         return line
 
@@ -98,8 +107,8 @@ class Wire(asyncio.Protocol):
         if self.ended:
             end()
 
-    async def write(self, data: bytes) -> None:
-        """Send bytes; wait while the other side is behind.
+    def write(self, data: bytes) -> anyio.Event | None:
+        """Send bytes; returns the event of the other side's catching up, if it is behind.
 
         Raises:
             BrokenPipeError: The other side takes no more bytes.
@@ -108,8 +117,7 @@ class Wire(asyncio.Protocol):
         if self.ended or sink.is_closing():
             raise BrokenPipeError
         sink.write(data)
-        if not self._writable.is_set():
-            await self._writable.wait()
+        return None if self._writable.is_set() else self._writable
 
     def close(self, last: bytes = b"") -> None:
         """Close the wire after all written bytes, and `last` after them, are sent."""

@@ -1,0 +1,63 @@
+"""Stored answers for those who made the calls, and the rules by which answers become shorter."""
+
+from typing import Any
+
+from maitred.calls.answer import text_block
+from maitred.calls.results import ResultPage, ResultStore, parse_result_uri
+from maitred.config.result_rules import ToolResultRule, rule_for
+from maitred.gateway.state import GatewayState
+from maitred.model.access import Viewer
+from maitred.model.tools import ToolCall, ToolKey
+
+
+class StoredResults:
+    """Reads answers that were too long, by page or by words."""
+
+    def __init__(self, store: ResultStore) -> None:
+        self._store = store
+
+    def page(self, viewer: Viewer, result_id: str, cursor: str = "", find: str = "") -> ResultPage:
+        """A page of an answer, or the parts of it that have the words of `find`.
+
+        Raises:
+            ResultNotFoundError: It is not stored, or not any more, or not for this principal.
+        """
+        if find:
+            return self._store.find(viewer.principal, result_id, find)
+        return self._store.page(viewer.principal, result_id, cursor)
+
+    def answer(self, call: ToolCall, viewer: Viewer) -> dict[str, Any] | None:
+        """The result of a call whose name is the URI of a stored answer; `None` for any other call.
+
+        Some clients let their models call tools, and read no resources.
+
+        Raises:
+            ResultNotFoundError: It is not stored, or not any more, or not for this principal.
+        """
+        asked = parse_result_uri(call.name)
+        if asked is None:
+            return None
+        page = self.page(viewer, asked.result_id, asked.cursor, asked.find)
+        base = call.name.partition("?")[0]
+        more = f"\nThere is more: {base}?cursor={page.next_cursor}" if page.next_cursor else ""
+        return {"content": [text_block(page.text + more)]}
+
+
+class RuleChoice:
+    """Chooses the rule for a tool from the settings, and from what its server calls itself."""
+
+    def __init__(self, context: GatewayState) -> None:
+        self._context = context
+        self._revision = -1
+        self._rules: dict[tuple[ToolKey, str], ToolResultRule | None] = {}
+
+    def __call__(self, key: ToolKey) -> ToolResultRule | None:
+        """The rule for the answers of a tool; `None` if there is none."""
+        if self._revision != self._context.revision:
+            self._revision = self._context.revision
+            self._rules.clear()
+        record = self._context.snapshot.servers.get(key.server)
+        name = record.facts.title if record else ""
+        if (key, name) not in self._rules:
+            self._rules[key, name] = rule_for(self._context.settings.results, key.server, key.name, name)
+        return self._rules[key, name]

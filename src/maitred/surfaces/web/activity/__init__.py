@@ -1,0 +1,113 @@
+"""Activity: what principals did through the gateway, as work sessions, from the audit trail.
+
+A work session is a run of acts of one principal by one client and surface, without a pause of half an hour.
+There are no empty ones. A page is made of one page of the trail, so an old session may be cut there.
+To add a filter, pass it to `Gateway.audit_lines`, and add it to the form of `activity.html`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from maitred.audit.service import moment_ago
+from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
+
+_PAGE: Final = 200
+_WITHOUT: Final = dict.fromkeys(
+    ("chain_id", "server", "tool", "outcome", "ms", "detail", "cached", "action"), ""
+)
+"""The fields that a line leaves out where they are empty."""
+_PAUSE: Final = timedelta(minutes=30)
+FINE_OUTCOMES: Final = frozenset({"ok", "begun", "input_required", "registered", "changed"})
+"""The outcomes of acts that did what they should, or still may."""
+_SPANS: Final = (("", "any time"), ("1h", "last hour"), ("24h", "last day"), ("7d", "last week"))
+_OUTCOMES: Final = (
+    ("", "any outcome"),
+    ("ok", "ok"),
+    ("failed", "failed"),
+    ("tool_error", "error of the tool"),
+    ("not_allowed", "not allowed"),
+)
+
+
+@dataclass(kw_only=True)
+class WorkSession:
+    """One work session, with its acts from the newest to the oldest."""
+
+    who: str
+    client: str
+    surface: str
+    lines: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def first(self) -> str:
+        """When its first act was."""
+        return str(self.lines[-1]["at"])
+
+    @property
+    def last(self) -> str:
+        """When its last act was."""
+        return str(self.lines[0]["at"])
+
+    @property
+    def failed(self) -> int:
+        """How many of its acts failed."""
+        return sum(line.get("outcome") not in FINE_OUTCOMES for line in self.lines)
+
+    @property
+    def milliseconds(self) -> float:
+        """How long its acts took together."""
+        return sum(float(line.get("ms") or 0) for line in self.lines)
+
+
+def work_sessions(lines: Iterable[Mapping[str, Any]]) -> Sequence[WorkSession]:
+    """Lines from the newest to the oldest as work sessions, the one with the newest act first."""
+    found: list[WorkSession] = []
+    open_ones: dict[tuple[str, str, str], WorkSession] = {}
+    for line in lines:
+        key = (str(line.get("who", "")), str(line.get("client", "")), str(line.get("surface", "")))
+        session = open_ones.get(key)
+        if session is None or _moment(session.first) - _moment(line["at"]) > _PAUSE:
+            session = open_ones[key] = WorkSession(who=key[0], client=key[1], surface=key[2])
+            found.append(session)
+        session.lines.append({**_WITHOUT, **line})
+    return found
+
+
+def _moment(text: Any) -> datetime:
+    return datetime.fromisoformat(str(text))
+
+
+async def view(visit: Visit) -> Mapping[str, Any]:
+    """One page of the audit trail as work sessions."""
+    query = visit.query
+    fields = {name: query.text(name)[:200] for name in ("tool", "who", "outcome", "span")}
+    found = await visit.gateway.audit_lines(
+        visit.viewer,
+        since=moment_ago(fields["span"]),
+        who=fields["who"],
+        tool=fields["tool"],
+        outcome=fields["outcome"],
+        before=query.number("before"),
+        limit=_PAGE,
+    )
+    return {
+        **fields,
+        "sessions": work_sessions(found.lines),
+        "fine": FINE_OUTCOMES,
+        "spans": _SPANS,
+        "outcomes": _OUTCOMES,
+        "is_filtered": any(fields.values()),
+        "is_on": visit.gateway.settings.audit.enabled,
+        "newer": url_of("activity", **fields) if query.number("before") else "",
+        "older": url_of("activity", **fields, before=found.before) if found.before else "",
+    }
+
+
+SCREEN: Final = WebScreen(
+    title="Activity",
+    role="admin",
+    summary="who did what through the gateway",
+    pages=[ScreenPage(path="activity", template="activity/activity.html", view=view)],
+)

@@ -1,0 +1,424 @@
+"""The pages: routes, who enters and leaves, the check of forms, and the headers of every answer.
+
+Forms are checked by the origin of the request and by a token of the session. Paths are routed in their
+percent-encoded form, because names of servers and tools may contain slashes.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from traceback import format_exception
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from maitred.errors import MaitredError
+from maitred.model.access import Grant, RefusedAccess, Viewer
+from maitred.surfaces.error_status import status_of
+from maitred.surfaces.loopback import is_of_this_machine
+from maitred.surfaces.web.events import server_of, stream
+from maitred.surfaces.web.screen import BASE, Action, Form, ScreenPage, Visit, WebScreen, url_of
+from maitred.surfaces.web.screens import SCREENS
+from maitred.surfaces.web.session import WebSession
+from maitred.surfaces.web.state import WebState
+from maitred.surfaces.web.templates import TYPES, ending_of, render, static_files
+
+log = structlog.get_logger(__name__)
+
+_MAX_FORM: Final = 1024 * 1024
+_MAX_FIELDS: Final = 5_000
+_MOST_STREAMS: Final = 200
+_MOST_STREAMS_EACH: Final = 10
+_COOKIE: Final = "maitred_ui"
+_HOME: Final = f"{BASE}/"
+_LIVE: Final = "maitred-live"
+"""The header of a request that a page sends by itself, because some of it changed."""
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types maitred"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Cache-Control": "no-store",
+}
+"""The headers of every answer that does not set them itself."""
+
+
+class LeaveError(Exception):
+    """The request goes on elsewhere: to the form where a person enters."""
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+
+
+def pages(web: WebState, screens: Sequence[WebScreen] = SCREENS) -> ASGIApp:
+    """All pages of a gateway."""
+    site = _Site(web, screens)
+    routes = [
+        Route("/", site.home),  # where nothing but pages is served
+        Route(BASE, site.home),
+        Route(f"{BASE}/enter", site.show_entrance, methods=["GET"]),
+        Route(f"{BASE}/enter", site.enter, methods=["POST"]),
+        Route(f"{BASE}/enter/{{code}}", site.redeem, methods=["GET"]),
+        Route(f"{BASE}/leave", site.leave, methods=["POST"]),
+        Route(f"{BASE}/events", site.events),
+        Route(f"{BASE}/static/{{name}}", site.static),
+    ]
+    for screen in screens:
+        routes += [
+            Route(_path(one.path), partial(site.page, screen, one), methods=["GET"]) for one in screen.pages
+        ]
+        routes += [Route(_path(one.path), partial(site.act, one), methods=["POST"]) for one in screen.actions]
+    handlers: Mapping[Any, Any] = {
+        MaitredError: site.refused,
+        HTTPException: site.missing,
+        LeaveError: site.left,
+    }
+    return _Outermost(ExceptionMiddleware(Router(routes), handlers), site.broken)
+
+
+def _path(below: str) -> str:
+    return f"{BASE}/{below}"
+
+
+class _Outermost:
+    """Routes by the encoded path, puts the headers on every answer, and turns a fault of ours into a page."""
+
+    def __init__(self, app: ASGIApp, broken: Callable[[Request], Response]) -> None:
+        self._app = app
+        self._broken = broken
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw = scope.get("raw_path") or quote(scope["path"]).encode()
+        scope = {**scope, "path": raw.decode("ascii", "replace"), "root_path": "", "app": self._app}
+        is_begun = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal is_begun
+            if message["type"] == "http.response.start":
+                is_begun = True
+                there = {name for name, _ in message["headers"]}
+                more = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(one for one in more if one[0] not in there)]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, guarded)
+        except Exception as error:  # a fault of ours in one page must not end the others
+            frames = "".join(format_exception(error, limit=-3))
+            log.error("a page failed", path=scope["path"], reason=repr(error), frames=frames)  # noqa: TRY400  # bounded
+            if is_begun:
+                raise
+            await self._broken(Request(scope))(scope, receive, guarded)
+
+
+class _Site:
+    """Answers requests: finds their session, and passes them on to a page or an action."""
+
+    def __init__(self, web: WebState, screens: Sequence[WebScreen]) -> None:
+        self._web = web
+        self._screens = screens
+
+    # --- entering and leaving -----------------------------------------------------------------------------
+
+    async def home(self, _: Request) -> Response:
+        """The address without a slash leads to the first screen."""
+        return RedirectResponse(_HOME, 303)
+
+    async def show_entrance(self, request: Request) -> Response:
+        """The form to enter by."""
+        return self._entrance(request, _next_of(_query_of(request)))
+
+    async def enter(self, request: Request) -> Response:
+        """Begin a session by an access token, or as the person of this machine where none is needed."""
+        _check_origin(request)
+        form = await _form_of(request)
+        onward = _next_of(form)
+        unasked = self._unasked(request)
+        if form.text("as") == "local" and unasked:
+            return self._begun(request, self._web.sessions.begin(unasked), onward)
+        token = form.text("token")
+        if not token:
+            return self._entrance(request, onward, "Type an access token.", 422)
+        made = await self._web.sessions.enter(token)
+        if isinstance(made, RefusedAccess):
+            return self._entrance(request, onward, f"This token does not open anything: {made.reason}.", 403)
+        return self._begun(request, made, onward)
+
+    async def redeem(self, request: Request) -> Response:
+        """Begin a session by a code."""
+        made = self._web.sessions.redeem(request.path_params["code"])
+        if not made:
+            text = "This address was good once, for 30 seconds. Type `maitred ui` for another."
+            return self._entrance(request, _HOME, text, 403)
+        return self._begun(request, made, _HOME)
+
+    async def leave(self, request: Request) -> Response:
+        """End the session, also in other windows."""
+        await self._checked(request)
+        self._web.sessions.end(request.cookies.get(_cookie(request), ""))
+        answer = RedirectResponse(f"{BASE}/enter", 303)
+        answer.delete_cookie(_cookie(request), path=BASE)
+        answer.headers["Clear-Site-Data"] = '"cache"'
+        return answer
+
+    def _begun(self, request: Request, session_id: str, onward: str) -> Response:
+        """Go on with a new session; the session that the browser had before is over."""
+        self._web.sessions.end(request.cookies.get(_cookie(request), ""))
+        answer = RedirectResponse(onward, 303)
+        answer.headers["Referrer-Policy"] = "no-referrer"
+        answer.set_cookie(
+            _cookie(request),
+            session_id,
+            path=BASE,
+            httponly=True,
+            samesite="strict",
+            secure=request.headers.get("origin", "").startswith("https://"),
+        )
+        return answer
+
+    def _unasked(self, request: Request) -> Grant | None:
+        """The grant of a person without a token, who is on this machine; through a proxy there is none."""
+        host = request.headers.get("host", "").encode("latin-1")
+        return self._web.unasked if is_of_this_machine(host) else None
+
+    def _entrance(self, request: Request, onward: str, fault: str = "", status: int = 200) -> Response:
+        unasked = self._unasked(request)
+        role = unasked.role if unasked else ""
+        return HTMLResponse(render("enter.html", next=onward, fault=fault, role=role), status)
+
+    async def _session(self, request: Request) -> WebSession:
+        """The session of a request.
+
+        Raises:
+            LeaveError: There is none.
+        """
+        by_person = _LIVE not in request.headers  # a page that fetches itself keeps no session alive
+        found = await self._web.sessions.find(request.cookies.get(_cookie(request), ""), used=by_person)
+        if found:
+            return found
+        asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        onward = asked if request.method == "GET" and asked != _HOME else ""
+        raise LeaveError(RedirectResponse(url_of("enter", next=onward), 303))
+
+    # --- pages and actions --------------------------------------------------------------------------------
+
+    async def page(self, screen: WebScreen, page: ScreenPage, request: Request) -> Response:
+        """One page of a screen."""
+        session = await self._session(request)
+        request.state.session, position = session, self._web.changes.position
+        values = await page.view(self._visit(request, session))
+        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        notices = () if _LIVE in request.headers else session.take_notices()  # these are for a person
+        about = {"screen": screen, "position": position, "here": here, "notices": notices}
+        return self._rendered(page.template, session, **{**about, **values})
+
+    async def act(self, action: Action, request: Request) -> Response:
+        """Do what a form asks; a refusal is shown on the page that the form came from."""
+        session, form = await self._checked(request)
+        request.state.session = session
+        try:
+            onward = await action.act(self._visit(request, session), form)
+        except MaitredError as error:
+            session.notify(str(error), "fault")
+            onward = _inside(form.text("back"))
+        return RedirectResponse(onward, 303)
+
+    async def _checked(self, request: Request) -> tuple[WebSession, Form]:
+        """The session of a form, and its fields.
+
+        Raises:
+            HTTPException: The form does not come from a page of this session.
+        """
+        _check_origin(request)
+        session = await self._session(request)
+        form = await _form_of(request)
+        if not session.owns(form.text("form_token")):
+            raise HTTPException(403, "This form is of another session. Load the page again and repeat it.")
+        return session, form
+
+    def _visit(self, request: Request, session: WebSession) -> Visit:
+        path = {name: unquote(part) for name, part in request.path_params.items()}
+        return Visit(
+            gateway=self._web.gateway,
+            session=session,
+            memory=self._web.memory,
+            path=path,
+            query=_query_of(request),
+        )
+
+    def _rendered(self, template: str, session: WebSession, *, status: int = 200, **values: Any) -> Response:
+        common = {
+            "screens": [one for one in self._screens if one.is_for(session.viewer)],
+            "screen": None,
+            "viewer": session.viewer,
+            "form_token": session.form_token,
+            "notices": (),
+            "position": "",
+            "here": _HOME,
+        }
+        values = common | values
+        values.setdefault("page_title", values["screen"].title if values["screen"] else "maitred")
+        return HTMLResponse(render(template, **values), status)
+
+    # --- what pages load ----------------------------------------------------------------------------------
+
+    async def static(self, request: Request) -> Response:
+        """A file that pages load; its address changes with it."""
+        name = request.path_params["name"]
+        body = static_files().get(name)
+        if body is None:
+            raise HTTPException(404)
+        kind = TYPES[ending_of(name)]
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(body, media_type=kind, headers=headers)
+
+    async def events(self, request: Request) -> Response:
+        """The stream of what changed."""
+        found = await self._web.sessions.find(request.cookies.get(_cookie(request), ""), used=False)
+        if not found:
+            return Response(status_code=204)  # the browser does not connect again
+        streams, who = self._web.streams, found.viewer.principal
+        if streams.total() >= _MOST_STREAMS or streams[who] >= _MOST_STREAMS_EACH:
+            return Response(status_code=503, headers={"Retry-After": "30"})
+        session, changes = found, self._web.changes
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+
+        def visible(fragments: Collection[str]) -> Iterable[str]:
+            return self._visible(fragments, session.viewer)
+
+        async def goes_on() -> bool:
+            return await self._web.sessions.goes_on(session)
+
+        async def counted() -> Any:
+            streams[who] += 1
+            try:
+                async for event in stream(
+                    changes, after or changes.position, visible=visible, goes_on=goes_on
+                ):
+                    yield event
+            finally:
+                streams[who] -= 1
+                if not streams[who]:
+                    del streams[who]
+
+        return StreamingResponse(counted(), media_type="text/event-stream")
+
+    def _visible(self, fragments: Collection[str], viewer: Viewer) -> Iterable[str]:
+        """The fragments of servers and screens that a viewer has; Today has news for who watches a server."""
+        unseen = {one.title.lower() for one in self._screens if not one.is_for(viewer)}
+        unseen |= set() if self._web.gateway.watches(viewer) else {"today"}
+        names = {one.name for one in self._web.gateway.servers(viewer)} if "servers" not in unseen else set()
+        return [
+            one for one in fragments if (server_of(one) in names if server_of(one) else one not in unseen)
+        ]
+
+    # --- what goes wrong ----------------------------------------------------------------------------------
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """The page of an error that the gateway raised on purpose."""
+        assert isinstance(error, MaitredError)  # noqa: S101  # as it is registered
+        return self._fault(request, status_of(error), str(error))
+
+    async def missing(self, request: Request, error: Exception) -> Response:
+        """The page of an address that there is not, or of a form that is not taken."""
+        assert isinstance(error, HTTPException)  # noqa: S101  # as it is registered
+        texts = {404: "There is no page at this address.", 405: "This address does not take this method."}
+        return self._fault(request, error.status_code, texts.get(error.status_code, error.detail))
+
+    async def left(self, _: Request, error: Exception) -> Response:
+        """The form to enter by."""
+        assert isinstance(error, LeaveError)  # noqa: S101  # as it is registered
+        return error.response
+
+    def broken(self, _: Request) -> Response:
+        """The page of a fault of ours; it uses little that may be at fault."""
+        text = "maitred has a fault; its log has the details."
+        return HTMLResponse(render("bare_error.html", status=500, text=text), 500)
+
+    def _fault(self, request: Request, status: int, text: str) -> Response:
+        session = getattr(request.state, "session", None)
+        if not isinstance(session, WebSession):
+            return HTMLResponse(render("bare_error.html", status=status, text=text), status)
+        return self._rendered(
+            "error.html", session, status=status, text=text, code=status, page_title="Refused"
+        )
+
+
+# --- requests ---------------------------------------------------------------------------------------------
+
+
+def _cookie(request: Request) -> str:
+    """The name of the cookie: browsers share cookies among the ports of a host, so the name has the port."""
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse a form that a page of another origin sent.
+
+    Raises:
+        HTTPException: It did, or the browser does not say.
+    """
+    origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if urlsplit(origin).netloc.lower() != host.lower() or not host or site != "same-origin":
+        raise HTTPException(403, "Forms are taken only from the pages of this gateway.")
+
+
+def _query_of(request: Request) -> Form:
+    """The fields of the query.
+
+    Raises:
+        HTTPException: There are too many.
+    """
+    try:
+        return Form(parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+    except ValueError:
+        raise HTTPException(400, "The query cannot be read.") from None
+
+
+async def _form_of(request: Request) -> Form:
+    """The fields of a form.
+
+    Raises:
+        HTTPException: It is too large, or of another type.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "Send the form as application/x-www-form-urlencoded.")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_FORM:
+            raise HTTPException(413, "The form is too large.")
+    try:
+        text = body.decode("ascii")
+        return Form(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+    except ValueError:
+        raise HTTPException(422, "The form cannot be read.") from None
+
+
+def _next_of(form: Form) -> str:
+    return _inside(form.text("next"))
+
+
+def _inside(address: str) -> str:
+    """An address if it is one of our pages, else that of the first screen."""
+    fine = address.startswith(_HOME) and address.isascii() and address.isprintable()
+    parts = urlsplit(address) if fine else urlsplit("")
+    path = parts.path.startswith(_HOME) and "//" not in parts.path and "\\" not in address
+    return address if path and not parts.netloc and not parts.scheme else _HOME

@@ -1,0 +1,229 @@
+"""Call a tool: a form from its schema, faults beside their fields, the answer, and commands to copy.
+
+The gateway checks the arguments; nothing is checked here. An answer is kept for the session that asked.
+To add a kind of field, put it into `schema_form.py`, and draw it in `call.html`.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote as shell
+from typing import Any, Final
+from urllib.parse import quote
+
+import anyio.to_thread
+
+from maitred.errors import ArgumentsError, MaitredError
+from maitred.gateway import Gateway
+from maitred.model.tools import Tool, ToolCall
+from maitred.surfaces.web.call.schema_form import (
+    arguments_of,
+    fields_of,
+    is_about,
+    read_json,
+    typed_values,
+)
+from maitred.surfaces.web.outcomes import MOST_BYTES, Outcomes
+from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
+
+_SHOWN: Final = 50
+_BYTES_OF_CHARACTER: Final = 12
+"""The most that JSON needs for one character: two escapes."""
+_LEAST_ROOM: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOutcome:
+    """One call: what was typed, and the answer (`is_cut`: a part of it), or why there is none."""
+
+    typed: Mapping[str, str]
+    whole: str
+    arguments: Mapping[str, Any]
+    answer: Mapping[str, Any] | None = None
+    fault: str = ""
+    faults: Sequence[str] = ()
+    ms: float = 0.0
+    is_cut: bool = False
+
+
+_OUTCOMES: Final = Outcomes[CallOutcome]()
+
+
+async def view_choice(visit: Visit) -> Mapping[str, Any]:
+    """The tools to choose from."""
+    words = visit.query.text("q")[:200]
+    tools = visit.gateway.visible_tools(visit.viewer)
+    wanted = words.casefold().split()
+    found = [tool for tool in tools if all(one in f"{tool.name} {tool.title}".casefold() for one in wanted)]
+    return {
+        "words": words,
+        "tools": found[:_SHOWN],
+        "more": max(len(found) - _SHOWN, 0),
+        "total": len(tools),
+    }
+
+
+async def view(visit: Visit) -> Mapping[str, Any]:
+    """The form of a tool, and the outcome of the last call."""
+    gateway, viewer = visit.gateway, visit.viewer
+    tool = gateway.tool(visit.path["server"], visit.path["tool"], viewer)
+    schema = gateway.schema_of(tool.name, viewer) if not tool.withheld else None
+    done = _OUTCOMES.find(visit.session, visit.query.text("run"))
+    fields = fields_of(schema, done.typed if done else {}, done.faults if done else ())
+    arguments = done.arguments if done else {}
+    return {
+        "page_title": f"Call {tool.name}",
+        "tool": tool,
+        "withheld": gateway.tool_json(tool, viewer)["withheld"],
+        "fields": fields,
+        "done": done,
+        "whole": done.whole if done else "",
+        "other_faults": _other_faults(done, [one.name for one in fields]),
+        "parts": _parts(gateway, done.answer) if done and done.answer is not None else (),
+        "cost": gateway.tokens_of(json.dumps(done.answer, ensure_ascii=False, default=str))
+        if done and done.answer is not None
+        else 0,
+        "curl": _curl(gateway, tool, arguments),
+        "command": f"maitred call --args {shell(_json(arguments))} -- {shell(tool.name)}",
+        "is_gone": bool(visit.query.text("run")) and done is None,
+    }
+
+
+def _other_faults(done: CallOutcome | None, names: Sequence[str]) -> Sequence[str]:
+    """The faults that belong to no field of the form."""
+    return [one for one in (done.faults if done else ()) if not any(is_about(one, name) for name in names)]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _curl(gateway: Gateway, tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """The request over HTTP that calls the tool alike."""
+    http = gateway.settings.http
+    path = f"/api/v1/tools/{quote(tool.server, safe='')}/{quote(tool.key.name, safe='')}/call"
+    token = ['-H "Authorization: Bearer $MAITRED_TOKEN"'] if http.token or http.jwt else []
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    address = shell(f"http://{host}:{http.port}{path}")
+    body = shell(_json({"arguments": arguments}))
+    return " ".join(["curl", address, *token, "-H 'Content-Type: application/json' -d", body])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerPart:
+    """A part of an answer: its text as an agent gets it, and its outline."""
+
+    kind: str
+    text: str
+    outline: str
+    tokens: int
+
+
+def _parts(gateway: Gateway, answer: Mapping[str, Any]) -> Sequence[AnswerPart]:
+    content = answer.get("content")
+    parts = [_part(gateway, one) for one in content] if isinstance(content, list) else []
+    if "structuredContent" in answer:
+        value = answer["structuredContent"]
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+        parts.append(_made(gateway, "structured content", text, value))
+    return parts
+
+
+def beginning_of(answer: Mapping[str, Any], most: int = MOST_BYTES) -> tuple[Mapping[str, Any], bool]:
+    """An answer of so many bytes at most, and whether something of it is left out."""
+    if _size(answer) <= most:
+        return answer, False
+    content, room = list[Any](), most
+    blocks = answer.get("content")
+    for block in blocks if isinstance(blocks, list) else ():
+        kept = _fitting(block, room)
+        content += [] if kept is None else [kept]
+        room -= 0 if kept is None else _size(kept)
+    about = {"content": content, "isError": answer.get("isError", False)}
+    value = answer.get("structuredContent")
+    return (about | {"structuredContent": value} if value and _size(value) <= room else about), True
+
+
+def _fitting(block: Any, room: int) -> Any:
+    """A block, or the beginning of its text; `None` if there is no room for it."""
+    if _size(block) <= room:
+        return block
+    text = block.get("text") if isinstance(block, Mapping) else None
+    if not isinstance(text, str) or room < _LEAST_ROOM:
+        return None
+    return {"type": "text", "text": text[: (room - _LEAST_ROOM) // _BYTES_OF_CHARACTER]}
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value, default=str))
+
+
+def _part(gateway: Gateway, block: Any) -> AnswerPart:
+    text = block.get("text") if isinstance(block, Mapping) else None
+    if not isinstance(text, str):
+        kind = str(block.get("type", "block")) if isinstance(block, Mapping) else "block"
+        about = (
+            {name: value for name, value in block.items() if name != "data"}
+            if isinstance(block, Mapping)
+            else {}
+        )
+        return _made(gateway, kind, json.dumps(about, ensure_ascii=False, indent=2, default=str), about)
+    try:
+        value = read_json(text)
+    except ValueError:
+        value = text
+    return _made(gateway, "text", text, value if isinstance(value, dict | list) else text)
+
+
+def _made(gateway: Gateway, kind: str, text: str, value: Any) -> AnswerPart:
+    return AnswerPart(kind=kind, text=text, outline=gateway.outline_of(value), tokens=gateway.tokens_of(text))
+
+
+async def act(visit: Visit, form: Form) -> str:
+    """Call the tool; its answer, or why it was not called, is on the page that follows."""
+    server, name = visit.path["server"], visit.path["tool"]
+    typed, whole, started = typed_values(form), form.raw("whole"), time.perf_counter()
+    arguments: dict[str, Any] = {}
+    about: dict[str, Any] = {}
+    try:
+        async with visit.gateway.audit_request("call", name, visit.viewer):
+            tool = await visit.gateway.tool_of_server_to_call(server, name, visit.viewer)
+        schema = visit.gateway.schema_of(tool.name, visit.viewer)
+        arguments = _whole(whole) if whole.strip() else arguments_of(typed, schema)
+        wanted = ToolCall(name=tool.name, arguments=arguments)
+        answer = await visit.gateway.call(wanted, viewer=visit.viewer)
+        about["answer"], about["is_cut"] = await anyio.to_thread.run_sync(beginning_of, answer)
+    except ArgumentsError as error:
+        about |= {"faults": error.faults, "fault": "The arguments do not fit, so the tool was not called."}
+    except (MaitredError, _NoObjectError) as error:
+        about["fault"] = str(error)
+    ms = (time.perf_counter() - started) * 1e3
+    done = CallOutcome(typed=typed, whole=whole, arguments=arguments, ms=ms, **about)
+    return url_of("call", server, name, run=_OUTCOMES.keep(visit.session, done)) + "#outcome"
+
+
+class _NoObjectError(Exception):
+    """What was typed as all arguments is no JSON object."""
+
+
+def _whole(text: str) -> dict[str, Any]:
+    try:
+        value = read_json(text)
+    except ValueError as error:
+        raise _NoObjectError(f"All arguments together are not JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise _NoObjectError('All arguments together must be one JSON object, such as {"path": "."}.')
+    return value
+
+
+SCREEN: Final = WebScreen(
+    title="Call",
+    role="agent",
+    summary="call a tool by hand",
+    pages=[
+        ScreenPage(path="call", template="call/choose.html", view=view_choice),
+        ScreenPage(path="call/{server}/{tool}", template="call/call.html", view=view),
+    ],
+    actions=[Action(path="call/{server}/{tool}", act=act)],
+)

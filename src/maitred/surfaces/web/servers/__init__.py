@@ -1,0 +1,105 @@
+"""Servers: the state of each, why it is so, and what can be done about it.
+
+`trouble` says what is wrong with a server, and what helps; what a person may do, the gateway decides.
+To add an action, add its word to `act`, and a button to `server.html`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from maitred.model.transports import is_judged
+from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
+from maitred.surfaces.web.servers.trouble import state_text, tone_of, trouble_of
+
+_DAYS: Final = 30
+_LINES: Final = 60
+_RECENT: Final = 100
+
+
+async def view_all(visit: Visit) -> Mapping[str, Any]:
+    """All servers that the viewer may watch, and who uses them."""
+    servers = visit.gateway.watched_servers(visit.viewer)
+    usage = await visit.gateway.usage_by_server(_DAYS, visit.viewer)
+    return {
+        "rows": [(one, state_text(one), tone_of(one), usage.get(one.name)) for one in servers],
+        "running": sum(tone_of(one) == "good" for one in servers),
+        "tokens": sum(one.cost_tokens for one in servers),
+    }
+
+
+async def view_one(visit: Visit) -> Mapping[str, Any]:
+    """One server with all that is known of it."""
+    name, viewer = visit.path["server"], visit.viewer
+    status = visit.gateway.watched_server(name, viewer)
+    is_decided = is_judged(status.spec.transport)
+    case = await visit.gateway.case(name, viewer=viewer) if is_decided else None
+    lines = visit.gateway.last_output(name, viewer)
+    usage = await visit.gateway.usage_by_server(_DAYS, viewer)
+    recent = await _recent(visit, name)
+    return {
+        "page_title": f"{name} · Servers",
+        "server": status,
+        "state_text": state_text(status),
+        "tone": tone_of(status),
+        "case": case,
+        "trouble": trouble_of(status, awaits=bool(case and case.awaits), lines=lines),
+        "lines": list(lines)[-_LINES:],
+        "usage": usage.get(name),
+        "latencies": [float(line["ms"]) for line in reversed(recent) if line.get("ms")],
+        "users": Counter(str(line.get("who", "")) for line in recent).most_common(8),
+        "may_decide": visit.gateway.is_allowed(viewer, "approve", server=name),
+        "may_operate": visit.gateway.is_allowed(viewer, "operate", server=name),
+        "is_decided": is_decided,
+    }
+
+
+async def _recent(visit: Visit, name: str) -> Sequence[Mapping[str, Any]]:
+    """The last calls of a server, if the viewer may read the audit trail."""
+    if not visit.gateway.is_allowed(visit.viewer, "audit"):
+        return ()
+    found = await visit.gateway.audit_lines(visit.viewer, tool=name, limit=_RECENT)
+    return [line for line in found.lines if line.get("action") == "call" and line.get("server") == name]
+
+
+async def act(visit: Visit, form: Form) -> str:
+    """Refresh, suspend, resume or restart a server."""
+    name, what, viewer, gateway = visit.path["server"], visit.path["what"], visit.viewer, visit.gateway
+    why = form.text("why")[:500] or "from the web interface"
+    if what == "refresh":
+        [report] = await gateway.sync([name], viewer=viewer)
+        if report.error:
+            visit.notify(f"{name} could not be listed: {report.error}", "fault")
+        else:
+            visit.notify(f"{name} was listed: {report.tools} tools, {report.changed} of them changed.")
+    elif what in ("suspend", "resume"):
+        await gateway.decide(name, "suspend" if what == "suspend" else "resume", viewer=viewer, why=why)
+        visit.notify(f"{name} is {'suspended' if what == 'suspend' else 'resumed; its next call starts it'}.")
+    elif what == "restart":
+        await _restart(visit, name)
+    else:
+        visit.notify("There is no such action.", "fault")
+    return url_of("servers", name)
+
+
+async def _restart(visit: Visit, name: str) -> None:
+    """Stop a server, so that its next call starts it; one that a person suspended meanwhile stays so."""
+    gateway, viewer, why = visit.gateway, visit.viewer, "to start it again"
+    if (await gateway.case(name, viewer=viewer)).state == "suspended":
+        visit.notify(f"{name} was not started again: it is suspended. Resume it if it should run.", "fault")
+        return
+    await gateway.decide(name, "suspend", viewer=viewer, why=why)
+    await gateway.decide(name, "resume", viewer=viewer, why=why)
+    visit.notify(f"{name} was stopped; it starts again with its next call.")
+
+
+SCREEN: Final = WebScreen(
+    title="Servers",
+    role="operator",
+    summary="the state of each server, and what can be done about it",
+    pages=[
+        ScreenPage(path="servers", template="servers/servers.html", view=view_all),
+        ScreenPage(path="servers/{server}", template="servers/server.html", view=view_one),
+    ],
+    actions=[Action(path="servers/{server}/{what}", act=act)],
+)

@@ -1,0 +1,172 @@
+"""Who looks at the pages: codes that are good once, sessions in memory, and their cookies.
+
+`maitred ui` gets a code for its user, and the first request with it gets a session; over the network a form
+takes an access token. A session lives in the memory of the gateway, under a hash of its id. It ends with the
+gateway, at its time, on leaving, and as soon as its token is revoked or grants something else.
+"""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from maitred.errors import MaitredError
+from maitred.model.access import Grant, RefusedAccess, Viewer
+
+GrantOf = Callable[[str], Awaitable[Grant | RefusedAccess]]
+
+CODE_S: Final = 30.0
+"""For how many seconds a code is good."""
+SESSION_S: Final = 12 * 3_600.0
+"""After how many seconds a session ends."""
+IDLE_S: Final = 2 * 3_600.0
+"""After how many seconds without a request a session ends."""
+_MOST_CODES: Final = 100
+_MOST_SESSIONS: Final = 1_000
+_MOST_SESSIONS_EACH: Final = 20
+_MOST_NOTICES: Final = 10
+_MOST_OUTCOMES: Final = 5
+
+NoticeKind = Literal["done", "fault"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonNotice:
+    """One sentence for the next page: what an action did, or why it did nothing."""
+
+    text: str
+    kind: NoticeKind = "done"
+
+
+@dataclass(kw_only=True, eq=False)
+class WebSession:
+    """One browser of one person. `form_token` is in every form, so that no other page can send one."""
+
+    viewer: Viewer
+    began: float
+    used: float
+    token: str = field(default="", repr=False)
+    form_token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    notices: list[PersonNotice] = field(default_factory=list)
+    outcomes: dict[str, tuple[object, Any]] = field(default_factory=dict, repr=False)
+    """What actions found out, by id, with its kind (see `outcomes`)."""
+    ended: bool = False
+
+    def notify(self, text: str, kind: NoticeKind = "done") -> None:
+        """Have a sentence shown on the next page."""
+        self.notices = [*self.notices, PersonNotice(text=text, kind=kind)][-_MOST_NOTICES:]
+
+    def take_notices(self) -> Sequence[PersonNotice]:
+        """The sentences for this page; the next page does not have them."""
+        taken, self.notices = self.notices, []
+        return taken
+
+    def keep_outcome(self, kind: object, value: Any) -> str:
+        """Keep what an action found out, and let the oldest go; returns its id."""
+        outcome_id = secrets.token_urlsafe(9)
+        if not self.ended:  # an action may end after its session
+            self.outcomes = dict([*self.outcomes.items(), (outcome_id, (kind, value))][-_MOST_OUTCOMES:])
+        return outcome_id
+
+    def close(self) -> None:
+        """End the session; what it kept is dropped."""
+        self.ended = True
+        self.outcomes = {}
+
+    def owns(self, form_token: str) -> bool:
+        """Whether a form came from a page of this session."""
+        return hmac.compare_digest(self.form_token.encode(), form_token.encode())
+
+
+class WebSessions:
+    """The codes and sessions of one gateway; `clock` counts seconds."""
+
+    def __init__(self, grant_of: GrantOf, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._grant_of = grant_of
+        self._clock = clock
+        self._codes: OrderedDict[str, tuple[float, Grant, str]] = OrderedDict()
+        self._sessions: OrderedDict[str, WebSession] = OrderedDict()
+
+    def issue_code(self, grant: Grant, token: str = "") -> str:
+        """A code for the bearer of a grant, which has it by `token` if it is not the local user."""
+        code = secrets.token_urlsafe(24)
+        self._codes[_hash(code)] = (self._clock() + CODE_S, grant, token)
+        while len(self._codes) > _MOST_CODES:
+            self._codes.popitem(last=False)
+        return code
+
+    def redeem(self, code: str) -> str:
+        """The id of a new session for a code; empty if the code is not good, or not any more."""
+        until, grant, token = self._codes.pop(_hash(code), (0.0, None, ""))
+        if grant is None or self._clock() > until:
+            return ""
+        return self.begin(grant, token)
+
+    async def enter(self, token: str) -> str | RefusedAccess:
+        """The id of a new session for an access token, or why it is refused.
+
+        Raises:
+            MaitredError: The token cannot be checked now.
+        """
+        grant = await self._grant_of(token)
+        return grant if isinstance(grant, RefusedAccess) else self.begin(grant, token)
+
+    def begin(self, grant: Grant, token: str = "") -> str:
+        """The id of a new session; it is always a new id, whatever the browser sent."""
+        session_id, now = secrets.token_urlsafe(32), self._clock()
+        viewer = Viewer(grant=grant, surface="web")
+        self._make_room(grant.principal)
+        self._sessions[_hash(session_id)] = WebSession(viewer=viewer, token=token, began=now, used=now)
+        return session_id
+
+    def _make_room(self, principal: str) -> None:
+        """End what is over by its time, then the oldest sessions where a principal, or all, have the most."""
+        now = self._clock()
+        for key in [key for key, one in self._sessions.items() if _is_over(one, now)]:
+            self._sessions.pop(key).close()
+        own = [key for key, one in self._sessions.items() if one.viewer.principal == principal]
+        for key in own[: max(len(own) - _MOST_SESSIONS_EACH + 1, 0)]:
+            self._sessions.pop(key).close()
+        while len(self._sessions) >= _MOST_SESSIONS:
+            self._sessions.popitem(last=False)[1].close()
+
+    async def find(self, session_id: str, *, used: bool = True) -> WebSession | None:
+        """The session of an id, if it goes on; `used` by a person, and not by a page that looks for news."""
+        session = self._sessions.get(_hash(session_id)) if session_id else None
+        if session is None or not await self.goes_on(session):
+            self.end(session_id)
+            return None
+        if used:
+            session.used = self._clock()
+        return session
+
+    async def goes_on(self, session: WebSession) -> bool:
+        """Whether a session has not ended: by its time, on leaving, or with its token."""
+        if session.ended or _is_over(session, self._clock()):
+            return False
+        if not session.token:
+            return True
+        try:
+            grant = await self._grant_of(session.token)
+        except MaitredError:  # it cannot be checked now, and it was good
+            return True
+        if isinstance(grant, RefusedAccess):
+            return grant.unavailable
+        return grant == session.viewer.grant
+
+    def end(self, session_id: str) -> None:
+        """End the session of an id."""
+        if session := self._sessions.pop(_hash(session_id), None):
+            session.close()
+
+
+def _is_over(session: WebSession, now: float) -> bool:
+    return now - session.began > SESSION_S or now - session.used > IDLE_S
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

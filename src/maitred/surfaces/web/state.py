@@ -1,0 +1,71 @@
+"""What the pages of one gateway share: who has entered, what has changed, and who reads the stream of it."""
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Final, TypeVar
+
+import anyio
+from cachetools import LRUCache
+
+from maitred.gateway import Gateway
+from maitred.model.access import Grant
+from maitred.surfaces.web.events import FragmentChanges
+from maitred.surfaces.web.session import GrantOf, WebSessions
+
+T = TypeVar("T")
+
+_MOST_VALUES: Final = 64
+_RECALL_S: Final = 10.0
+
+
+class PageMemory:
+    """Values that take a while to work out, until a fragment changes, and for a few seconds at most.
+
+    Who tries out many searches at once holds `trials`, so that one person at a time slows agents down.
+    """
+
+    def __init__(self, changes: FragmentChanges) -> None:
+        self._changes = changes
+        self.trials = anyio.Lock()
+        self._values: LRUCache[Hashable, tuple[int, float, Any]] = LRUCache(_MOST_VALUES)
+
+    async def recall(self, key: Hashable, fragment: str, work_out: Callable[[], Awaitable[T]]) -> T:
+        """The value of a key, worked out again if the fragment changed since."""
+        number, now = self._changes.number_of(fragment), time.monotonic()
+        known = self._values.get(key)
+        if known and known[0] == number and now - known[1] < _RECALL_S:
+            value: T = known[2]
+            return value
+        value = await work_out()
+        self._values[key] = (number, now, value)
+        return value
+
+
+class WebState:
+    """The state of the pages of one gateway.
+
+    Args:
+        gateway: The gateway.
+        grant_of: Checks an access token of the form.
+        unasked: The grant of a person on this machine who has no token; `None` if a token or code is needed.
+    """
+
+    def __init__(self, gateway: Gateway, grant_of: GrantOf, *, unasked: Grant | None = None) -> None:
+        self.gateway = gateway
+        self.sessions = WebSessions(grant_of)
+        self.unasked = unasked
+        self.changes = FragmentChanges()
+        self.memory = PageMemory(self.changes)
+        self.streams = Counter[str]()
+        """How many pages of each principal read the stream of changes now."""
+        self.used_at = time.monotonic()
+        """When a person last used a page, or until when a code is good."""
+
+    def unused_s(self) -> float:
+        """For how many seconds no person has used the pages; 0 while one is open."""
+        return 0.0 if self.streams.total() else time.monotonic() - self.used_at
+
+    def close(self) -> None:
+        """End the streams of open pages, which would keep a gateway from ending."""
+        self.changes.close()

@@ -1,0 +1,1 @@
+"""The browser server against a real Chromium: connections, tabs, elements, debugger, both eras."""
