@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 
 import anyio
-import anyio.lowlevel
 import psutil
 import pytest
 from tests.support.processes import below
+from tests.support.waiting import eventually
 
 from maitred.catalog.token_count import count_tokens
 from maitred.catalog.token_worker import TokenWorker
@@ -77,8 +77,9 @@ async def test_a_count_that_was_given_up_does_not_answer_the_next(worker: TokenW
     """Discovery of a server may be cancelled while its tools are counted; the next gets its own counts."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.count, ["one two three four five six seven"])
-        while worker._answers is None:  # a new worker is busy with its vocabulary for a while after this
-            await anyio.lowlevel.checkpoint()
+        await eventually(
+            lambda: worker._answers is not None
+        )  # then it is busy with its vocabulary for a while
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
 

@@ -15,6 +15,7 @@ from tests.faults.client import Client, serve
 from tests.gateway.rig import SOON_S, settings_of, until
 from tests.support import prefork
 from tests.support.podman import IMAGE, Podman
+from tests.support.waiting import eventually
 
 from maitred.config.settings import Admission as Section
 from maitred.config.settings import Isolation, Settings
@@ -153,8 +154,7 @@ async def test_the_program_serves_a_container_and_leaves_none_when_it_is_killed(
             assert json.loads(await known(client, "probe__hello"))["ok"]
             assert len(podman.containers()) == 1
             client.signal(signal.SIGKILL)
-            while podman.containers():
-                await anyio.lowlevel.checkpoint()
+            await eventually(lambda: not podman.containers())
 
 
 async def known(client: Client, tool: str) -> str:

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from tests.backends.rig import faulty, text_of
 from tests.gateway.rig import SOON_S, Upstream, settings_of, until
+from tests.support.waiting import eventually
 
 from maitred.admission.gatekeeper import Gatekeeper
 from maitred.backends import supervision
@@ -113,8 +114,8 @@ async def test_a_server_that_was_suspended_and_resumed_before_anybody_looked_run
             with pytest.raises(ConnectionLostError):
                 await call(gateway, "fault")
         with anyio.fail_after(SOON_S):
-            while (await gateway.case("faulty", viewer=LOCAL_USER)).state != "suspended":
-                await anyio.lowlevel.checkpoint()
+            while (await gateway.case("faulty", viewer=LOCAL_USER)).state != "suspended":  # noqa: ASYNC110  # nobody is told
+                await anyio.sleep(0.01)
         async with open_gateway(settings) as other:
             await other.decide("faulty", "resume", viewer=LOCAL_USER)
         broken = False
@@ -128,8 +129,7 @@ async def test_a_server_that_failed_and_is_started_for_the_next_call_is_well(tmp
     async with serving(dying(tmp_path)) as gateway:
         with pytest.raises(ConnectionLostError):
             await call(gateway, "fault")
-        while gateway.servers(LOCAL_USER)[0].health.state is not State.FAILED:
-            await anyio.lowlevel.checkpoint()
+        await eventually(lambda: gateway.servers(LOCAL_USER)[0].health.state is State.FAILED)
         [status] = gateway.servers(LOCAL_USER)
         assert status.unwell == ""
         assert replace(status, spec=replace(status.spec, start="always")).unwell.startswith("it exited")

@@ -24,6 +24,7 @@ from tests.execution.chain.attacks import ALL, filled
 from tests.gateway.rig import settings_of
 from tests.support.processes import named
 from tests.support.viewers import agent
+from tests.support.waiting import eventually
 
 from maitred.chains.answer import MAX_OUTPUT_SIZE
 from maitred.chains.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
@@ -228,9 +229,7 @@ async def test_the_language_alone_keeps_a_program_in(kind: str, host: Host) -> N
 
 
 async def no_process_left() -> None:
-    with anyio.fail_after(120):
-        while workers():
-            await anyio.lowlevel.checkpoint()
+    await eventually(lambda: not workers())
 
 
 def workers() -> list[psutil.Process]:
