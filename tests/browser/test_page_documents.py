@@ -41,7 +41,10 @@ def other() -> Iterator[Site]:
 
 @asynccontextmanager
 async def users_tab(running: Running, url: str) -> AsyncIterator[Any]:
-    """A tab that a user opens, and then a page in it; the function evaluates an expression there."""
+    """A tab that a user opens, and then a page in it; the function evaluates an expression there.
+
+    The browser holds up no first page that is opened in the same step by a connection of another program.
+    """
     async with connect(running.address) as connection:
         target = (await connection.send("Target.createTarget", {"url": "about:blank"}))["targetId"]
         attaching = {"targetId": target, "flatten": True}
@@ -159,14 +162,15 @@ async def test_pages_that_are_open_when_a_gateway_starts_again_keep_their_tools(
 ) -> None:
     """The interface in them is a script of the gateway before, which counts as no browser's own."""
     url = web.page("own", tool_script("mine"))
-    async with connect(running.address) as user:
+    async with users_tab(running, "about:blank") as evaluate:
         async with house(tmp_path, running, ANY) as one:
-            target = (await user.send("Target.createTarget", {"url": url}))["targetId"]
+            await evaluate(f"location.href = {url!r}")
             await approved(one, "mine")
-        async with house(tmp_path, running, ANY) as one:
+        async with house(tmp_path, running, ANY, connect=False) as one:
+            await one.until(lambda: not one.names())  # what the gateway before left in the catalog
+            await one.do("chrome_connect", port=running.port)
             await one.until(lambda: one.names() == {"mine"})
             assert (await one.call("mine")).endswith("done")
-        await user.send("Target.closeTarget", {"targetId": target})
 
 
 async def test_a_page_that_brought_its_own_interface_has_tools_when_the_gateway_comes_later(

@@ -166,26 +166,20 @@ class TargetWatcher:
             connection.on(self._session, event, handler)
         self._frames.on_origin.append(self._connect_waiting)
         self._owner.follow(self._session, lambda _: self._frames)
-        if is_waiting:
-            self._post_all(self._commands(is_waiting=True))
-            self.prepared.set()
         self._owner.start(self, is_waiting=is_waiting)
 
     async def prepare(self, *, is_waiting: bool) -> None:
         """Learn the frames that there are, then look into those that are allowed."""
         connection = self._owner.browser.connection
+        if is_waiting:
+            await self._send_all(self._commands(is_waiting=True))
         with suppress(CdpError, CdpTimeoutError, CdpClosedError):  # then it has no frames, or has gone
             answer = await connection.send("Page.getFrameTree", {}, self._session)
             self._present |= set(self._frames.learn(answer["frameTree"]))
             if "parentId" not in answer["frameTree"]["frame"]:
                 self._owner.pages.leave_out(answer["frameTree"]["frame"].get("securityOrigin", ""))
         if not is_waiting:
-            commands = list(self._commands(is_waiting=False))
-            with suppress(CdpTimeoutError, CdpClosedError):  # it is busy, or has gone
-                while commands:
-                    with suppress(CdpError):  # an older browser does not know all of them
-                        await connection.send(*commands.pop(0), self._session, timeout_s=_PREPARE_S)
-            self._post_all(commands)
+            await self._send_all(self._commands(is_waiting=False))
         self._adjust()
         self.prepared.set()
 
@@ -202,8 +196,15 @@ class TargetWatcher:
             ("Runtime.runIfWaitingForDebugger", {}),
         )
 
-    def _post_all(self, commands: Sequence[tuple[str, Params]]) -> None:
-        for method, params in commands:
+    async def _send_all(self, commands: Sequence[tuple[str, Params]]) -> None:
+        """Send commands, each after the answer of the one before; all that are left to one that is busy."""
+        left = list(commands)
+        with suppress(CdpTimeoutError, CdpClosedError):  # it is busy, or has gone
+            while left:
+                with suppress(CdpError):  # an older browser does not know all of them
+                    command = left.pop(0)
+                    await self._owner.browser.connection.send(*command, self._session, timeout_s=_PREPARE_S)
+        for method, params in left:
             self._post(method, params)
 
     def _post(self, method: str, params: Params) -> None:
