@@ -39,7 +39,7 @@ def upgrade() -> None:
         sa.Column("decided_by", sa.String(200), nullable=False, server_default=""),
         sa.Column("decided_at", sa.String(40), nullable=False, server_default=""),
     )
-    for name in ("digest", "tool_digest"):
+    for name in ("digest", "tool_digest", "definition", "held_at", "state"):
         op.create_index(f"ix_held_calls_{name}", "held_calls", [name])
 
 
