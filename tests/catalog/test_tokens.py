@@ -79,7 +79,7 @@ async def test_a_count_that_was_given_up_does_not_answer_the_next(worker: TokenW
         tasks.start_soon(worker.count, ["one two three four five six seven"])
         await eventually(
             lambda: worker._answers is not None
-        )  # then it is busy with its vocabulary for a while
+        )  # then it reads its vocabulary for a while
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
 
