@@ -40,6 +40,8 @@ _KILL_GRACE_S = 0.5
 _KILLED = ("timeout", "crashed")
 _NOT_CHECKED = ("memory", "timeout", "crashed")
 _LEAVE_S = 5.0
+MOST_LENT = 8
+"""So many chains may wait for a person while others take their place."""
 _RUNS_PER_WORKER = 200
 _RECURSION = 200
 _SUSPENSIONS_PER_CALL = 3  # the call, its result, and the lookup of its names or module
@@ -97,6 +99,7 @@ class MontySandbox:
 
     Args:
         processes: How many chains may run at once; more wait, and the wait counts against their wall clock.
+            A chain that waits for a person does not count, unless `MOST_LENT` others do so already.
         jail: Whether to try bubblewrap at all.
         bwrap: The program to use as bubblewrap, else the one on PATH.
     """
@@ -107,7 +110,9 @@ class MontySandbox:
         self._bwrap = bwrap
         self._slots = anyio.CapacityLimiter(processes)
         self._renewing = anyio.Lock()
+        self._lent = 0
         self._runs: set[anyio.CancelScope] = set()
+        self._run_ended = anyio.Event()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._jail: EngineJail | None = None
         self._pool: AsyncMonty | None = None
@@ -169,7 +174,8 @@ class MontySandbox:
                     limits=_engine_limits(limits), modules=modules_of(program)
                 ) as session:
                     begun = True
-                    outcome = await drive.run(session)
+                    with limits.pauses.entering(self._lending):
+                        outcome = await drive.run(session)
             except _NoWorkerError as error:
                 outcome = _failed("crashed", f"No process for the chain could be started: {error}")
         if outcome is None and self._pool is None:
@@ -215,14 +221,28 @@ class MontySandbox:
             yield
         finally:
             self._runs.discard(scope)
+            self._run_ended.set()
+
+    @contextmanager
+    def _lending(self) -> Iterator[None]:
+        """Let another chain run while one waits for a person; its own worker stays its own."""
+        lends = self._lent < MOST_LENT
+        self._lent += lends
+        self._slots.total_tokens += lends
+        try:
+            yield
+        finally:
+            self._lent -= lends
+            self._slots.total_tokens -= lends
 
     async def _end_runs(self) -> None:
         """Cancel all runs, and wait until all workers are returned, so that none is left behind."""
         for scope in self._runs:
             scope.cancel()
         with anyio.move_on_after(_LEAVE_S, shield=True):
-            for number in range(self._processes):
-                await self._slots.acquire_on_behalf_of((self, number))
+            while self._runs:
+                self._run_ended = anyio.Event()
+                await self._run_ended.wait()
 
     async def _typed(self, program: ChainProgram) -> list[ChainFault]:
         stubs = "\n".join([_CALL_STUB, *(f"{name}: Any" for name in program.inputs)])
@@ -296,7 +316,7 @@ class MontySandbox:
         pool = AsyncMonty(
             binary_path=self._jail.program if self._jail else None,
             min_processes=1,
-            max_processes=self._processes,
+            max_processes=self._processes + MOST_LENT,
             max_checkouts_per_worker=_RUNS_PER_WORKER,
             feed_duration_limit_grace=_KILL_GRACE_S,
             turn_duration_limit_grace=_KILL_GRACE_S,

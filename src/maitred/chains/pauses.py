@@ -4,8 +4,8 @@ Time limits of a chain are there for programs that run too long. A person may ta
 only waits.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Final
 
 import anyio
@@ -19,6 +19,17 @@ class Pauses:
     def __init__(self) -> None:
         self._scopes: dict[anyio.CancelScope, float] = {}
         self._count = 0
+        self._contexts: list[Callable[[], AbstractContextManager[None]]] = []
+        self._entered = ExitStack()
+
+    @contextmanager
+    def entering(self, context: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+        """Be in a new `context` during every pause that begins before this one is left."""
+        self._contexts.append(context)
+        try:
+            yield
+        finally:
+            self._contexts.remove(context)
 
     @contextmanager
     def moving(self, scope: anyio.CancelScope) -> Iterator[None]:
@@ -38,11 +49,14 @@ class Pauses:
         if self._count == 1:
             for scope in self._scopes:
                 self._stop(scope)
+            for context in self._contexts:
+                self._entered.enter_context(context())
         try:
             yield
         finally:
             self._count -= 1
             if self._count == 0:
+                self._entered.close()
                 for scope, left_s in self._scopes.items():
                     if scope.deadline == _NEVER:  # else it was set meanwhile, to end the chain
                         scope.deadline = anyio.current_time() + left_s

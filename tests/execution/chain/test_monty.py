@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from tests.support.processes import kill_named, named
+from tests.support.waiting import eventually
 
 from maitred.chains.base import ChainFunction, ChainLimits, ChainModule, ChainOutcome, ChainProgram
 from maitred.chains.monty import MontySandbox, PrintLog
@@ -321,8 +322,7 @@ async def test_leaving_while_a_chain_runs_ends_every_process() -> None:
             tasks.start_soon(sandbox.run, ChainProgram(code=code), call, ChainLimits(cpu_s=30))
             await begun.wait()
             tasks.cancel_scope.cancel()
-        while named({*WORKERS, "bwrap"}):
-            await anyio.lowlevel.checkpoint()
+        await eventually(lambda: not named({*WORKERS, "bwrap"}))
 
 
 async def check(sandbox: MontySandbox, code: str) -> list[tuple[str, int, str]]:
@@ -350,6 +350,67 @@ async def test_a_check_finds_what_the_language_lacks(sandbox: MontySandbox) -> N
     assert "or RuntimeError" in told
     assert [found[:2] for found in await check(sandbox, "x = 1\ny = (")] == [("syntax", 2)]
     assert (await check(sandbox, "#" * 70_000))[0][0] == "size"
+
+
+async def test_chains_that_wait_for_a_person_hold_up_no_other() -> None:
+    """As many wait as may run at once, and more: the next one runs at once, and they go on after that."""
+    answered, waiting = anyio.Event(), 0
+    code = 'return await call_tool("ask", {})'
+    answers: list[Any] = []
+
+    async with MontySandbox(processes=2) as sandbox, anyio.create_task_group() as tasks:
+        with anyio.fail_after(60):
+            all_wait = anyio.Event()
+
+            async def hold() -> None:
+                limits = ChainLimits(cpu_s=2.0, wall_s=60.0)
+
+                async def call(_: str, __: Mapping[str, Any]) -> Any:
+                    nonlocal waiting
+                    with limits.pauses.paused():
+                        waiting += 1
+                        if waiting == 4:
+                            all_wait.set()
+                        await answered.wait()
+                    return "yes"
+
+                answers.append((await sandbox.run(ChainProgram(code=code), call, limits)).value)
+
+            for _ in range(4):
+                tasks.start_soon(hold)
+            await all_wait.wait()
+            other = await run(sandbox, "return 1 + 1", Tools())
+            assert other.value == 2
+            assert not answers
+            answered.set()
+            await eventually(lambda: len(answers) == 4)
+            assert answers == ["yes"] * 4
+
+
+async def test_a_sandbox_ends_while_chains_wait_for_a_person() -> None:
+    limits = ChainLimits(cpu_s=2.0, wall_s=60.0)
+    waits = anyio.Event()
+    outcomes: list[ChainOutcome] = []
+
+    async def call(_: str, __: Mapping[str, Any]) -> Any:
+        with limits.pauses.paused():
+            waits.set()
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(60):
+            async with MontySandbox(processes=1) as sandbox:
+
+                async def hold() -> None:
+                    program = ChainProgram(code='return await call_tool("ask", {})')
+                    outcomes.append(await sandbox.run(program, call, limits))
+
+                tasks.start_soon(hold)
+                await waits.wait()
+            await eventually(lambda: bool(outcomes))
+    [outcome] = outcomes
+    assert outcome.fault is not None
+    assert outcome.fault.kind == "cancelled"
 
 
 def test_a_log_forgets_the_beginning_and_never_more() -> None:
