@@ -114,7 +114,7 @@ class Gatekeeper:
         look = partial(define, published.tools, published.offers, **about)
         live = await anyio.to_thread.run_sync(look)
         if published.is_part:
-            live = _beside(*await self._last_definitions(spec.name), live)
+            live = _with_known_tools(*await self._last_definitions(spec.name), live)
         state, events = await self._log_changes(spec, live)
         rules = self.rules(registered=spec.is_distrusted)
         judgement = await self._judgement(spec.name, live, state, rules)
@@ -296,7 +296,7 @@ class Gatekeeper:
         return await anyio.to_thread.run_sync(Definition.from_bytes, body) if body is not None else None
 
 
-def _beside(known: Definition, approved: Definition, part: Definition) -> Definition:
+def _with_known_tools(known: Definition, approved: Definition, part: Definition) -> Definition:
     """A known definition with the tools that one instance publishes, changed ones and further ones.
 
     Tools that are neither published now nor approved would become more and more, such as those of web pages.

@@ -183,7 +183,7 @@ class Shortener:
         self._estimate = estimate
         self._limit = limit_tokens
 
-    def within(self, limit_tokens: int) -> "Shortener":
+    def limited_to(self, limit_tokens: int) -> "Shortener":
         """One for the same store, with a lower limit."""
         limit = min(self._limit, limit_tokens)
         return Shortener(self._store, estimate=self._estimate, limit_tokens=limit)

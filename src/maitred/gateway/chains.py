@@ -165,7 +165,7 @@ class Chains:
             return tell([program])
         if dry_run:
             faults = await self._looked_at(program, wait_s, viewer)
-            return tell(faults, notes=() if faults else await self._dry.held(program, viewer))
+            return tell(faults, notes=() if faults else await self._dry.held_lines(program, viewer))
         run = await self._runner(about, caller).run(program, timeout_s=wait_s, progress=_progress(caller))
         self._note(run, about, code)
         store = partial(self._results.keep, viewer.principal) if keep else _kept_nowhere

@@ -76,7 +76,7 @@ class DryRun:
         )
         return await self._faults(written, viewer)
 
-    async def held(self, written: DirectCalls | ChainProgram, viewer: Viewer) -> Sequence[str]:
+    async def held_lines(self, written: DirectCalls | ChainProgram, viewer: Viewer) -> Sequence[str]:
         """The calls of a chain without faults that would wait for a person, as lines for the caller.
 
         Only those are judged whose arguments are known before the chain runs.

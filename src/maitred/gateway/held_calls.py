@@ -135,7 +135,7 @@ class HeldCallService:
             raise CallNotApprovedError(call.tool.name, f"its arguments cannot be shown: {error}.") from None
         session = self._session(call.viewer)
         if not await self._store.take(binding, session):
-            await self._hold(call, self._held(call, binding, verdict, session))
+            await self._hold(call, self._held_call(call, binding, verdict, session))
         self._check_same(call, binding)
         call.approval = binding
 
@@ -221,7 +221,7 @@ class HeldCallService:
         own = viewer.connection or viewer.start.client
         return _hash([self._incarnation, viewer.principal, own]) if own else ""
 
-    def _held(self, call: Call, binding: CallBinding, verdict: HoldVerdict, session: str) -> HeldCall:
+    def _held_call(self, call: Call, binding: CallBinding, verdict: HoldVerdict, session: str) -> HeldCall:
         now, viewer = self._store.clock(), call.viewer
         until = now + timedelta(seconds=self.policy.settings.wait_s)
         lasting = verdict.choices if session else tuple(c for c in verdict.choices if c in ("once", "refuse"))

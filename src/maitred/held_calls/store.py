@@ -177,7 +177,7 @@ class HeldCallStore:
         def read(connection: "Connection") -> Sequence[HeldCall]:
             from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-            return [_held(row, now) for row in statements.by_id(connection, wanted)]
+            return [_call_of(row, now) for row in statements.by_id(connection, wanted)]
 
         return await self._database.read(read)
 
@@ -188,7 +188,7 @@ class HeldCallStore:
         def read(connection: "Connection") -> Sequence[HeldCall]:
             from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-            return [_held(row, now) for row in statements.waiting(connection, now)]
+            return [_call_of(row, now) for row in statements.waiting(connection, now)]
 
         return await self._database.read(read)
 
@@ -233,7 +233,7 @@ def _row(held: HeldCall) -> dict[str, Any]:
     }
 
 
-def _held(row: Mapping[str, Any], now: str) -> HeldCall:
+def _call_of(row: Mapping[str, Any], now: str) -> HeldCall:
     bound = {name: row[name] for name in _BOUND}
     held = HeldCall(
         binding=CallBinding(**bound, arguments=row["arguments_hash"]),

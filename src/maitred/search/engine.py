@@ -142,13 +142,13 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
     async def trial(self, snapshot: Snapshot) -> "HybridIndex":
         """Return a copy of the index that has another snapshot, with a vector for each changed tool."""
 
-        def made() -> "HybridIndex":
+        def make_trial() -> "HybridIndex":
             trial = self._index.copy()
             trial.update(snapshot)
             self._embedding.complete(trial)
             return trial
 
-        return await anyio.to_thread.run_sync(made)
+        return await anyio.to_thread.run_sync(make_trial)
 
     async def _embedded(self, phrases: Sequence[str]) -> list[EmbeddedQuery]:
         await self._embedding.wait_briefly()

@@ -41,7 +41,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         AnnounceTools(),  # "Now available: ..."
         ShortenAnswer(  # to the budget of tokens
             given.shortener.shorten,
-            given.shortener.within(PAGE_TOKENS).shorten,
+            given.shortener.limited_to(PAGE_TOKENS).shorten,
             lambda server: server in state.settings.servers and state.spec(server).pages is not None,
         ),
         ApplyResultRules(given.rules),  # drops parts, shows only what changed

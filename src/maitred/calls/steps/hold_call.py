@@ -44,9 +44,9 @@ class HoldCall:
         Raises:
             CallNotApprovedError: A person refused it, or there was no decision in time.
         """
-        return self._held(call, proceed) if self._holder.has_rules else proceed(call)
+        return self._after_admission(call, proceed) if self._holder.has_rules else proceed(call)
 
-    async def _held(self, call: Call, proceed: Proceed) -> Answer:
+    async def _after_admission(self, call: Call, proceed: Proceed) -> Answer:
         await self._holder.admit(call)
         if call.approval is not None:
             self._recheck(call)

@@ -296,7 +296,7 @@ def approve(
 
     async def go() -> bool:
         async with admitting(settings) as gateway:
-            digest = await _asked(gateway, server, viewer, origin) if asks else seen
+            digest = await _approved_digest(gateway, server, viewer, origin) if asks else seen
             if digest is None:
                 return False
             await gateway.decide(server, "approve", viewer=viewer, why=why, seen=digest, origin=origin)
@@ -306,7 +306,7 @@ def approve(
     out.print(Text(f"Approved {what}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
 
 
-async def _asked(gateway: "Gateway", server: str, viewer: Viewer, origin: str) -> str | None:
+async def _approved_digest(gateway: "Gateway", server: str, viewer: Viewer, origin: str) -> str | None:
     """The digest of what the operator saw at the terminal and approved; `None` without approval."""
     case = await gateway.case(server, viewer=viewer, to_decide=True)
     if origin:

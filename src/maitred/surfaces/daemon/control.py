@@ -1,6 +1,6 @@
 """Ask running gateways for their status, and stop those in the background.
 
-To add a request, send it with `_asked` here and answer it in `server`.
+To add a request, send it with `_ask_one` here and answer it in `server`.
 """
 
 import time
@@ -44,7 +44,7 @@ def gateways(config: Path, token: str) -> Sequence[RunningGateway]:
     found = []
     for seat in _address(config).seats():
         if seat.lives():
-            answer = _asked(seat, "status", token)
+            answer = _ask_one(seat, "status", token)
             if answer.get("maitred") == "refused":
                 raise DaemonError(str(answer.get("why")))
             status = {key: value for key, value in answer.items() if key != "maitred"}
@@ -69,7 +69,7 @@ def stop_gateways(config: Path, token: str, *, all_of_them: bool) -> Sequence[in
     for seat in seats:
         if seat.is_daemon and seat.lives():
             pid = seat.pid()
-            answer = _asked(seat, "stop", token)
+            answer = _ask_one(seat, "stop", token)
             if answer.get("maitred") == "refused":
                 raise DaemonError(str(answer.get("why")))
             ending.append((seat, pid))
@@ -92,7 +92,7 @@ def ask_for_pages(config: Path, token: str) -> str:
     """
     seats = [seat for seat in _address(config).seats() if seat.lives()]
     for seat in sorted(seats, key=lambda one: _KINDS.index(one.kind)):
-        answer = _asked(seat, "pages", token, timeout_s=_PAGES_S)
+        answer = _ask_one(seat, "pages", token, timeout_s=_PAGES_S)
         if answer.get("maitred") == "refused":
             raise DaemonError(str(answer.get("why")))
         if address := answer.get("address"):
@@ -117,7 +117,9 @@ def _address(config: Path) -> Address:
         raise DaemonError(f"gateways cannot be looked for: {error}") from error
 
 
-def _asked(seat: GatewayEndpoint, wants: str, token: str, timeout_s: float = _ANSWER_S) -> Mapping[str, Any]:
+def _ask_one(
+    seat: GatewayEndpoint, wants: str, token: str, timeout_s: float = _ANSWER_S
+) -> Mapping[str, Any]:
     """A gateway's answer; empty if it gives none."""
     try:
         talk = GatewayConnection(seat.socket, timeout_s)

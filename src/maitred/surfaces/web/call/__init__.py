@@ -126,7 +126,7 @@ def _parts(gateway: Gateway, answer: Mapping[str, Any]) -> Sequence[AnswerPart]:
     if "structuredContent" in answer:
         value = answer["structuredContent"]
         text = json.dumps(value, ensure_ascii=False, indent=2)
-        parts.append(_made(gateway, "structured content", text, value))
+        parts.append(_text_part(gateway, "structured content", text, value))
     return parts
 
 
@@ -168,15 +168,15 @@ def _part(gateway: Gateway, block: Any) -> AnswerPart:
             if isinstance(block, Mapping)
             else {}
         )
-        return _made(gateway, kind, json.dumps(about, ensure_ascii=False, indent=2, default=str), about)
+        return _text_part(gateway, kind, json.dumps(about, ensure_ascii=False, indent=2, default=str), about)
     try:
         value = read_json(text)
     except ValueError:
         value = text
-    return _made(gateway, "text", text, value if isinstance(value, dict | list) else text)
+    return _text_part(gateway, "text", text, value if isinstance(value, dict | list) else text)
 
 
-def _made(gateway: Gateway, kind: str, text: str, value: Any) -> AnswerPart:
+def _text_part(gateway: Gateway, kind: str, text: str, value: Any) -> AnswerPart:
     return AnswerPart(kind=kind, text=text, outline=gateway.outline_of(value), tokens=gateway.tokens_of(text))
 
 
