@@ -77,9 +77,7 @@ async def test_a_count_that_was_given_up_does_not_answer_the_next(worker: TokenW
     """Discovery of a server may be cancelled while its tools are counted; the next gets its own counts."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.count, ["one two three four five six seven"])
-        await eventually(
-            lambda: worker._answers is not None
-        )  # then it reads its vocabulary for a while
+        await eventually(lambda: worker._answers is not None)  # then it reads its vocabulary for a while
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
 
