@@ -375,9 +375,9 @@ def test_an_index_whose_tools_change_again_and_again_does_not_grow() -> None:
 
     tracemalloc.start()
     try:
-        change(1_200)
-        before = [change(200) for _ in range(6)]
-        after = [change(200) for _ in range(6)]
+        change(600)  # rows are given up about every 550 changes
+        before = [change(50) for _ in range(12)]
+        after = [change(50) for _ in range(12)]
     finally:
         tracemalloc.stop()
 
