@@ -156,12 +156,12 @@ def _yaml(value: Any) -> list[str]:
     return buffer.getvalue().split("\n")[:-1]
 
 
-def _end(node: Any) -> int:
+def value_end(node: Any) -> int:
     """Return the offset behind the last character of a value, without the comments and lines after it."""
     if isinstance(node, ScalarNode) or node.flow_style:
         return int(node.end_mark.index)
     parts = [part for pair in node.value for part in pair] if isinstance(node, MappingNode) else node.value
-    return max((_end(part) for part in parts), default=int(node.start_mark.index))
+    return max((value_end(part) for part in parts), default=int(node.start_mark.index))
 
 
 def _below(node: Any, keys: Sequence[str]) -> Any:
@@ -191,7 +191,7 @@ class Layout:
             raise ConfigError(str(path), [f"{self._key}: must be a mapping of server names to servers"])
         self._spans: dict[str, tuple[int, int]] = {}
         for key, value in self._servers.value if isinstance(self._servers, MappingNode) else []:
-            self._spans[str(key.value)] = key.start_mark.index, max(key.end_mark.index, _end(value))
+            self._spans[str(key.value)] = key.start_mark.index, max(key.end_mark.index, value_end(value))
 
     @property
     def names(self) -> list[str]:
@@ -212,7 +212,7 @@ class Layout:
         if isinstance(servers, MappingNode) and servers.flow_style and (self._spans or root.flow_style):
             return self._into_braces(servers, name, entry)
         if self._spans:
-            return self._lines(self._line_end(_end(servers)), {name: entry}, servers.start_mark.column)
+            return self._lines(self._line_end(value_end(servers)), {name: entry}, servers.start_mark.column)
         return self._into_nothing(name, entry)
 
     def _into_nothing(self, name: str, entry: Mapping[str, Any]) -> str:
@@ -295,7 +295,7 @@ class Layout:
             member = self._member(name, value, inner)
             return f"{head}{self._newline}{inner}{member}{self._newline}{outer}{text[close:]}"
         indent = self._own_line(node.value[0][0].start_mark.index)
-        at = max(node.value[-1][0].end_mark.index, _end(node.value[-1][1]))
+        at = max(node.value[-1][0].end_mark.index, value_end(node.value[-1][1]))
         comma = self._after_gap(at)
         is_trailing = text[comma] == ","
         at = comma + 1 if is_trailing else at
