@@ -15,7 +15,7 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.chains.answer import check_answer
 from maitred.disclosure.budget import estimate
 from maitred.errors import NotAllowedError, NotFoundError
-from maitred.gateway import Gateway
+from maitred.gateway import Gateway, SectionChange
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.search_reasons import TrialText
 from maitred.model.access import Grant, Scope, Viewer
@@ -94,6 +94,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "held": None,
     "heard": lambda: None,
     "ability": "approve",
+    "change": SectionChange(name="limits", text="limits: {}", seen=""),
     "trial": TrialText(tool=TOOL, description="Another text."),
     "id_or_name": "nobody",
     "request": TokenRequest(name="eve", role="admin", scope=Scope()),

@@ -24,6 +24,7 @@ from maitred.gateway.search_reasons import (
     TrialExplanation,
     TrialText,
 )
+from maitred.gateway.settings_file import SectionChange, SectionComparison, SettingsFile, SettingsSection
 from maitred.gateway.stats import LEDGER_KEY
 from maitred.gateway.tasks import ViewerTasks
 from maitred.held_calls.binding import exact_text
@@ -51,7 +52,11 @@ __all__ = [
     "MovedTool",
     "Offer",
     "ResourceService",
+    "SectionChange",
+    "SectionComparison",
     "ServerStatus",
+    "SettingsFile",
+    "SettingsSection",
     "Snapshot",
     "TrialExplanation",
     "TrialText",
