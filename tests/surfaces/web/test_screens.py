@@ -30,8 +30,17 @@ _EVERY_LOOK = [(width, dark) for width in (360, 900, 1_600) for dark in (False, 
 _LOOKS = _EVERY_LOOK[0], _EVERY_LOOK[3], _EVERY_LOOK[4]
 MOST_BYTES = 80_000
 PATHS = [page.path for screen in SCREENS for page in screen.pages]
-EXAMPLES = {"server": "shop", "tool": "look"}
+EXAMPLES = {"server": "shop", "tool": "look", "section": "limits"}
 """The parts of paths; a screen with another part needs an example here."""
+_FILE = f"""\
+# The servers of the team.
+servers: {{far: {{url: "https://far.example/mcp", headers: {{Authorization: Bearer literal}}}}}}
+
+# long lines go on below one another: {"x" * 300}
+limits:
+  call_timeout_s: 90   # seconds
+"""
+"""A configuration for the page that shows it; the gateway of these tests has settings of its own."""
 _PART = re.compile(r"\{(\w+)\}")
 
 
@@ -39,6 +48,7 @@ _PART = re.compile(r"\{(\w+)\}")
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
     """A gateway with something on every page."""
     folder = tmp_path_factory.mktemp("screens")
+    (folder / "maitred.yaml").write_text(_FILE)
     servers = {
         "shop": [tool("look"), tool("buy", "Buy it.", item={"type": "string"})],
         "bank": [tool("pay"), tool("buy")],

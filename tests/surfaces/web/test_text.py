@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from maitred.surfaces.web.templates import environment
-from maitred.surfaces.web.text import area_text, as_markup, field_text, mark_hidden, safe_text, shorten
+from maitred.surfaces.web.text import (
+    area_text,
+    as_markup,
+    as_words,
+    field_text,
+    mark_hidden,
+    safe_text,
+    shorten,
+)
 
 HIDDEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 
@@ -102,3 +110,8 @@ def test_a_field_of_a_form_has_every_character(text: str) -> None:
 
 def test_what_no_page_can_carry_is_a_mark_in_a_field_too() -> None:
     assert field_text("a\x00\x85\ud800") == "a⟦U+0000⟧⟦U+0085⟧⟦U+D800⟧"
+
+
+def test_code_in_our_own_texts_is_marked_and_escaped() -> None:
+    assert as_words("Type `a <b>` & go, `c`.") == "Type <code>a &lt;b&gt;</code> &amp; go, <code>c</code>."
+    assert as_words("no code") == "no code"

@@ -12,6 +12,7 @@ from maitred.surfaces.web import (
     replay,
     search,
     servers,
+    settings,
     today,
     tools,
 )
@@ -28,4 +29,5 @@ SCREENS: Final[Sequence[WebScreen]] = (
     activity.SCREEN,
     replay.SCREEN,
     access.SCREEN,
+    settings.SCREEN,
 )

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from maitred.surfaces.web import charts
 from maitred.surfaces.web.events import server_fragment
 from maitred.surfaces.web.screen import BASE, url_of
-from maitred.surfaces.web.text import area_text, as_markup, field_text, safe_text
+from maitred.surfaces.web.text import area_text, as_markup, as_words, field_text, safe_text
 from maitred.wording import count_of
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s|\n")
@@ -90,6 +90,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "foreign": as_markup,
+        "words": as_words,
         "field": field_text,
         "area": area_text,
         "shell": shell,

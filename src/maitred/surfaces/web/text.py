@@ -79,6 +79,14 @@ def as_markup(value: Any, most: int = MOST_CHARACTERS) -> Markup:
     return Markup("<bdi>{}</bdi>").format(Markup("").join(parts))
 
 
+def as_words(text: str) -> Markup:
+    """A text of our own, in which what is between backticks is code."""
+    pieces = [escape(piece) for piece in text.split("`")]
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else piece for at, piece in enumerate(pieces)
+    )
+
+
 def _mark(character: str) -> Markup:
     name = unicodedata.name(character, "a character without a name").capitalize()
     return Markup('<span class="mark" title="{}">{}</span>').format(name, _code(character))
