@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from maitred.config.paths import default_path
 from maitred.surfaces.cli.console import ConfigOption, config_path
+from maitred.surfaces.client_entries import start_command
 
 
 def register(app: typer.Typer) -> None:
@@ -28,13 +28,5 @@ def entry_line(config: Path | None = None) -> str:
 
 def _entry(config: Path | None) -> dict[str, Any]:
     """The entry; with `alwaysLoad`, Claude Code shows the menu's definitions and not only its names."""
-    program = Path(sys.argv[0]).absolute()
-    started = (
-        [str(program)]
-        if program.name == "maitred" and program.is_file()
-        else [sys.executable, "-m", "maitred"]
-    )
-    command, *rest = started
-    path = config_path(config)
-    chosen = [] if path == default_path({}) else ["--config", str(path.absolute())]
-    return {"command": command, "args": [*rest, "serve", *chosen], "alwaysLoad": True}
+    command, *rest = start_command(Path(sys.argv[0]).absolute(), config_path(config))
+    return {"command": command, "args": rest, "alwaysLoad": True}
