@@ -13,6 +13,7 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.pages import PAGE_TOOLS
 from maitred.gateway.chains import LONGEST_MS
+from maitred.gateway.client_register import SeenClient
 from maitred.gateway.gateway import Gateway
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
@@ -54,6 +55,7 @@ __all__ = [
     "ResourceService",
     "SectionChange",
     "SectionComparison",
+    "SeenClient",
     "ServerStatus",
     "SettingsFile",
     "SettingsSection",

@@ -316,6 +316,7 @@ class Gateway(Operations, TokenCounts):
 
     def forget(self, viewer: Viewer, key: str) -> None:
         """Drop the state of a viewer's connection that has ended; `key` is its client's, see `Caller`."""
+        self._clients.leave(viewer)
         self._context.pool.forget(key)
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)

@@ -22,6 +22,7 @@ from maitred.errors import MaitredError
 from maitred.gateway.admission import Verdict
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cases import Case, DefinitionPair, RegistrationResult
+from maitred.gateway.client_register import ClientRegister, SeenClient
 from maitred.gateway.configure import Configuration
 from maitred.gateway.held_calls import HeldCallService
 from maitred.gateway.lookup import PathLookup
@@ -71,6 +72,7 @@ class Operations:
         self._reasons = SearchReasons(context, access, visibility, parts.search)
         self._texts = OverrideTexts(context, configuration, parts.auditing)
         self._editor = SettingsEditor(context, configuration, parts.auditing)
+        self._clients = ClientRegister()
 
     # --- configuration and servers ------------------------------------------------------------------------
 
@@ -375,6 +377,15 @@ class Operations:
             StoreError: The trail cannot be read.
         """
         return await self._auditing.verify(viewer, known)
+
+    def seen_clients(self, viewer: Viewer) -> Sequence[SeenClient]:
+        """The clients over MCP since the gateway started, the last one first; each name is its own claim.
+
+        Raises:
+            NotAllowedError: The viewer may not audit.
+        """
+        self._access.check(viewer, "audit")
+        return self._clients.seen()
 
     def withheld_answer(
         self, answer_id: str, cursor: str = "", *, viewer: Viewer, request_id: str = ""

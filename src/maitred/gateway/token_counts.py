@@ -1,10 +1,11 @@
-"""What surfaces count: the tokens of what agents were sent. `Gateway` has these methods beside the others."""
+"""What surfaces count: the tokens that agents were sent, and who got them; these are methods of `Gateway`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maitred.calls.outline import outline
 from maitred.disclosure.budget import estimate
+from maitred.gateway.client_register import ClientRegister
 from maitred.gateway.stats import SpendingLedger
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
@@ -14,6 +15,7 @@ class TokenCounts:
     """The methods of a gateway by which surfaces count what they send to agents."""
 
     _ledger: SpendingLedger
+    _clients: ClientRegister
 
     def tokens_of(self, text: str) -> int:
         """The tokens of a text, as estimated from above; nothing is recorded."""
@@ -29,22 +31,27 @@ class TokenCounts:
 
     def count_menu(self, definitions: Sequence[Mapping[str, Any]], viewer: Viewer) -> None:
         """Record that a viewer received the menu as a list of definitions."""
+        self._clients.note(viewer)
         self._ledger.listed(viewer, definitions)
 
     def count_tools(self, tools: Sequence[Tool], viewer: Viewer) -> None:
         """Record that a viewer received a page of tools."""
+        self._clients.note(viewer)
         self._ledger.listed_raw(viewer, sum(tool.cost_tokens for tool in tools))
 
     def count_categories(
         self, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool], viewer: Viewer
     ) -> None:
         """Record that a viewer received a page of tools and, on the first page, the definitions `own`."""
+        self._clients.note(viewer)
         self._ledger.listed_categories(viewer, own, tools)
 
     def count_answer(self, text: str, viewer: Viewer) -> dict[str, Any]:
         """Record the own answer of a meta-tool; returns the entry for the answer's `_meta`."""
+        self._clients.note(viewer)
         return self._ledger.answered(viewer, text)
 
     def count_result(self, result: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
         """Record the answer of a tool; returns the entry for the answer's `_meta`."""
+        self._clients.note(viewer)
         return self._ledger.relayed(viewer, result)
