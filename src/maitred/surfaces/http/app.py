@@ -43,7 +43,7 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterfac
 def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
     """The pages of a gateway, for who may use the API."""
     authentication = Authentication(settings, gateway.grant_of)
-    return WebInterface(gateway, authentication.grant_of, unasked=authentication.anonymous)
+    return WebInterface(gateway, authentication.grant_of, unasked=authentication.anonymous, serves_mcp=True)
 
 
 def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:

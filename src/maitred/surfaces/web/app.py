@@ -23,7 +23,16 @@ from maitred.model.access import Grant, RefusedAccess, Viewer
 from maitred.surfaces.error_status import status_of
 from maitred.surfaces.loopback import is_of_this_machine
 from maitred.surfaces.web.events import server_of, stream
-from maitred.surfaces.web.screen import BASE, Action, Form, ScreenPage, Visit, WebScreen, url_of
+from maitred.surfaces.web.screen import (
+    BASE,
+    Action,
+    Form,
+    McpEndpoint,
+    ScreenPage,
+    Visit,
+    WebScreen,
+    url_of,
+)
 from maitred.surfaces.web.screens import SCREENS
 from maitred.surfaces.web.session import WebSession
 from maitred.surfaces.web.state import WebState
@@ -258,7 +267,17 @@ class _Site:
             memory=self._web.memory,
             path=path,
             query=_query_of(request),
+            endpoint=self._endpoint(request),
         )
+
+    def _endpoint(self, request: Request) -> McpEndpoint | None:
+        """Where clients reach the gateway: over TLS if the configuration names such an origin of it."""
+        if not self._web.serves_mcp:
+            return None
+        host = request.headers.get("host", "")
+        origins = self._web.gateway.settings.http.allowed_origins
+        scheme = "https" if f"https://{host}" in origins else "http"
+        return McpEndpoint(url=f"{scheme}://{host}/mcp", needs_token=self._unasked(request) is None)
 
     def _rendered(self, template: str, session: WebSession, *, status: int = 200, **values: Any) -> Response:
         common = {

@@ -59,14 +59,26 @@ class Form:
 
 
 @dataclass(frozen=True, kw_only=True)
+class McpEndpoint:
+    """Where clients reach this gateway over HTTP, by the name that the person's browser uses for it."""
+
+    url: str
+    needs_token: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Visit:
-    """One request of a person: `path` has the parts of the address, `query` its fields."""
+    """One request of a person: `path` has the parts of the address, `query` its fields.
+
+    `endpoint` is `None` where this gateway serves clients over stdio alone.
+    """
 
     gateway: Gateway
     session: WebSession
     memory: PageMemory
     path: Mapping[str, str] = field(default_factory=dict)
     query: Form = field(default_factory=Form)
+    endpoint: McpEndpoint | None = None
 
     @property
     def viewer(self) -> Viewer:

@@ -8,6 +8,7 @@ from maitred.surfaces.web import (
     activity,
     approvals,
     call,
+    clients,
     ledger,
     replay,
     search,
@@ -29,5 +30,6 @@ SCREENS: Final[Sequence[WebScreen]] = (
     activity.SCREEN,
     replay.SCREEN,
     access.SCREEN,
+    clients.SCREEN,
     settings.SCREEN,
 )

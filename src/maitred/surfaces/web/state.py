@@ -49,10 +49,19 @@ class WebState:
         gateway: The gateway.
         grant_of: Checks an access token of the form.
         unasked: The grant of a person on this machine who has no token; `None` if a token or code is needed.
+        serves_mcp: Whether clients reach the gateway at the address of the pages.
     """
 
-    def __init__(self, gateway: Gateway, grant_of: GrantOf, *, unasked: Grant | None = None) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        grant_of: GrantOf,
+        *,
+        unasked: Grant | None = None,
+        serves_mcp: bool = False,
+    ) -> None:
         self.gateway = gateway
+        self.serves_mcp = serves_mcp
         self.sessions = WebSessions(grant_of)
         self.unasked = unasked
         self.changes = FragmentChanges()

@@ -1,0 +1,115 @@
+"""Clients: which have been here, and what to paste into the file of each, so that it uses this gateway.
+
+Who was here is what the audit trail and the running gateway know: a claim of each client, and no proof.
+To add a client that a person may connect, add it to `maitred.surfaces.client_entries`.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from maitred.gateway import SeenClient
+from maitred.surfaces.client_entries import CLIENTS, NAME, KnownClient, fold_name, start_command
+from maitred.surfaces.web.activity import FINE_OUTCOMES
+from maitred.surfaces.web.screen import McpEndpoint, ScreenPage, Visit, WebScreen
+
+_LINES: Final = 2_000
+"""How many lines of the audit trail are read."""
+_MOST_ROWS: Final = 100
+
+
+@dataclass(kw_only=True)
+class ClientRow:
+    """A client of one principal, with what it did."""
+
+    client: str
+    who: str
+    surface: str
+    last: str
+    first: str
+    acts: int = 0
+    failed: int = 0
+    eras: set[str] = field(default_factory=set)
+    is_connected: bool = False
+
+    @property
+    def title(self) -> str:
+        """The client that usually has this name; empty if none is known."""
+        return next((one.title for one in CLIENTS if fold_name(self.client) in one.names), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientGuide:
+    """What to paste for a client; a text is empty where there is none."""
+
+    client: KnownClient
+    stdio: str
+    command: str
+    http: str
+    was_here: bool
+
+
+def client_rows(lines: Iterable[Mapping[str, Any]], seen: Iterable[SeenClient] = ()) -> Sequence[ClientRow]:
+    """The clients in lines of the audit trail, and those that the gateway saw; the last one is first."""
+    rows: dict[tuple[str, str, str], ClientRow] = {}
+    for line in lines:
+        key = (str(line.get("client", "")), str(line.get("who", "")), str(line.get("surface", "")))
+        if key[0] or key[2] == "mcp":
+            row = _row(rows, key, str(line.get("at", "")))
+            row.acts += 1
+            row.failed += line.get("outcome", "ok") not in FINE_OUTCOMES
+    for one in seen:
+        row = _row(rows, (one.client, one.principal, "mcp"), one.first)
+        row.last = max(row.last, one.last)
+        row.eras.add(one.era)
+        row.is_connected |= one.is_connected
+    return sorted(rows.values(), key=lambda row: row.last, reverse=True)
+
+
+def _row(rows: dict[tuple[str, str, str], ClientRow], key: tuple[str, str, str], at: str) -> ClientRow:
+    client, who, surface = key
+    row = rows.setdefault(key, ClientRow(client=client, who=who, surface=surface, last=at, first=at))
+    row.first, row.last = min(row.first, at), max(row.last, at)
+    return row
+
+
+async def view(visit: Visit) -> Mapping[str, Any]:
+    """The clients that were here, and a guide for each client that is known."""
+    found = await visit.gateway.audit_lines(visit.viewer, limit=_LINES)
+    rows = client_rows(found.lines, visit.gateway.seen_clients(visit.viewer))
+    settings, endpoint = visit.gateway.settings, visit.endpoint
+    words = start_command(Path(sys.executable).with_name(NAME), settings.source)
+    seen = {row.title for row in rows}
+    guides = [_guide(one, words, endpoint, was_here=one.title in seen) for one in CLIENTS]
+    return {
+        "rows": rows[:_MOST_ROWS],
+        "lines": _LINES,
+        "is_on": settings.audit.enabled,
+        "guides": sorted(guides, key=lambda one: not one.was_here),
+        "endpoint": endpoint,
+        "source": settings.source.absolute(),
+    }
+
+
+def _guide(
+    client: KnownClient, words: Sequence[str], endpoint: McpEndpoint | None, *, was_here: bool
+) -> ClientGuide:
+    entry = client.stdio(words)
+    remote = client.http(endpoint.url, endpoint.needs_token) if endpoint and client.http else None
+    return ClientGuide(
+        client=client,
+        stdio=client.text(entry),
+        command=client.command(entry) if client.command else "",
+        http=client.text(remote) if remote else "",
+        was_here=was_here,
+    )
+
+
+SCREEN: Final = WebScreen(
+    title="Clients",
+    role="admin",
+    summary="which clients were here, and how to connect one",
+    pages=[ScreenPage(path="clients", template="clients/clients.html", view=view)],
+)
