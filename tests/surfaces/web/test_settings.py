@@ -145,6 +145,8 @@ def lines_of(values: Mapping[str, str]) -> str:
 
 async def acts(house: House) -> Sequence[tuple[str, str, str]]:
     """What the audit trail has of changes of the file, the newest first."""
+    request = TokenRequest(name="x", role="viewer", scope=Scope())
+    await house.gateway.make_token(request, LOCAL_USER)  # it is written after all that waits
     found = await house.gateway.audit_lines(LOCAL_USER, limit=200)
     return [
         (str(line["who"]), str(line["outcome"]), str(line.get("detail", "")))
@@ -266,8 +268,6 @@ async def test_no_forged_form_writes_a_locked_section(house: House, file: Writte
         with pytest.raises(NotAllowedError, match="is locked here"):
             await method(SectionChange(name=name, text=text, seen=seen), LOCAL_USER)
     assert file.read() == before
-    request = TokenRequest(name="x", role="viewer", scope=Scope())
-    await house.gateway.make_token(request, LOCAL_USER)  # it is written after all that waits
     assert await acts(house) == [("local", "not_allowed", f"{name} is locked")] * 3
 
 
@@ -423,6 +423,20 @@ async def test_the_file_of_a_client_is_shown_and_not_changed(tmp_path: Path) -> 
         with pytest.raises(NotAllowedError, match="locked"):
             await house.gateway.apply_settings(change, LOCAL_USER)
         assert source.read_text() == text
+
+
+async def test_a_change_that_cannot_be_applied_is_taken_back(
+    house: House, file: Written, person: httpx2.AsyncClient
+) -> None:
+    """The file has no fault, but it names another one that is not there: nothing is applied or kept."""
+    file.write(f"{file.read()}mediation: {{overrides: gone.yaml}}\n")
+    before, settings = file.read(), house.gateway.settings
+    difference = await compared(person, "limits", "limits: {call_timeout_s: 5}\n")
+    answer = await applied(person, "limits", difference)
+    assert "gone.yaml" in words_of(answer.text)
+    assert file.read() == before
+    assert house.gateway.settings is settings
+    assert await acts(house) == [("local", "config_invalid", "limits")]
 
 
 async def test_of_two_people_who_apply_at_once_one_is_refused(
