@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, merge_categories, normalise_tag
 from maitred.disclosure.categories import Classifier, Vectors
-from maitred.model.categories import Category, ToolChoice
+from maitred.model.categories import ANY_TOOL, Category, ToolChoice
 from maitred.model.tools import Tool, ToolKey
 from maitred.search.base import ToolDocument
 from maitred.search.static_embedder import StaticEmbedder
@@ -283,6 +283,21 @@ def test_an_ordinary_word_is_not_taken_for_a_language_or_framework(text: str, ta
     [placed] = rules().place([tool("s", "do", text)], schema)
 
     assert tag not in placed.placement.tags
+
+
+def test_the_fingerprint_stays_with_what_places_no_tool_differently() -> None:
+    """To pin a tool or to switch it off places no tool again."""
+    for choice in (ToolChoice(pinned=True), ToolChoice(enabled=False), ToolChoice(cache_s=5.0)):
+        assert rules(x=choice).fingerprint == rules().fingerprint
+
+
+def test_what_a_choice_for_one_tool_leaves_open_is_that_for_all_of_its_server() -> None:
+    """So a tool that is pinned stays in the category of its manifest."""
+    every = ToolChoice(category="ai", tags=("python",))
+    made = rules(**{ANY_TOOL: every}, one=ToolChoice(pinned=True), two=ToolChoice(category="data"))
+    placed = made.place([tool("s", "one"), tool("s", "two")], schema)
+    assert [one.placement.category for one in placed] == ["ai", "data"]
+    assert all("language:python" in one.placement.tags for one in placed)
 
 
 def test_the_fingerprint_changes_with_everything_that_places_tools() -> None:

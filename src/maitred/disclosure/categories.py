@@ -171,7 +171,8 @@ class Classifier:
 
     def _hash(self, categories: Sequence[Category]) -> str:
         """Hash everything that placements depend on except the tools; 32 hex digits."""
-        choices = [[k.server, k.name, _fields(self._choices[k])] for k in sorted(self._choices)]
+        named = {key: [getattr(choice, name) for name in _PLACES] for key, choice in self._choices.items()}
+        choices = [[key.server, key.name, *named[key]] for key in sorted(named) if any(named[key])]
         has_meaning = self._embed_tools is not None and self._embed_texts is not None
         inputs = [_VERSION, [_fields(c) for c in categories], choices, has_meaning, _tag_words()]
         return content_hash(canonical(inputs))
@@ -261,8 +262,13 @@ class Classifier:
         return near if near.shape[0] == len(tools) + 1 else None
 
     def _choice(self, tool: Tool) -> ToolChoice:
-        any_tool = ToolKey(server=tool.server, name=ANY_TOOL)
-        return self._choices.get(tool.key) or self._choices.get(any_tool, _NOTHING_CHOSEN)
+        """Return a person's choice for a tool; what it leaves open is that for all tools of the server."""
+        whole = self._choices.get(ToolKey(server=tool.server, name=ANY_TOOL), _NOTHING_CHOSEN)
+        own = self._choices.get(tool.key)
+        if own is None or whole is _NOTHING_CHOSEN:
+            return own or whole
+        texts = {name: getattr(own, name) or getattr(whole, name) for name in _PLACES}
+        return replace(own, **texts)
 
     def _category_by_person(self, tool: Tool) -> str:
         """Return the category that a person gave a tool, in any file."""
@@ -289,6 +295,8 @@ class Classifier:
 
 
 _NOTHING_CHOSEN: Final = ToolChoice()
+_PLACES: Final = ("category", "tags", "use_cases")
+"""The fields of a choice that matter here; the others place no tool differently."""
 
 
 class _Tree:
@@ -413,7 +421,7 @@ def _with_numbers(words: Iterable[Sequence[str]]) -> tuple[tuple[str, int], ...]
     return tuple((word, at) for at, group in enumerate(words) for word in group)
 
 
-def _fields(value: Category | ToolChoice) -> dict[str, Any]:
+def _fields(value: Category) -> dict[str, Any]:
     """Return the fields of a flat value; `dataclasses.asdict` copies every word."""
     return {one.name: getattr(value, one.name) for one in fields(value)}
 
