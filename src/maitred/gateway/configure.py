@@ -4,12 +4,17 @@ The configuration file and the registry together say which servers exist. So a d
 in the same way as an edit of the file. Only one change is applied at a time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
 import anyio
+from anyio import to_thread
 
 from maitred.audit.service import AuditService
 from maitred.catalog.snapshot import Snapshot
+from maitred.config.load import load
 from maitred.config.settings import Settings
 from maitred.gateway.admission import AdmissionService
 from maitred.gateway.mediation import GatewayMediation
@@ -18,6 +23,9 @@ from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.servers import EraChoice, ServerFacts
 from maitred.model.tools import ToolKey
+
+_SHOWN_S: Final = 10.0
+"""For how many seconds a person who changed a file waits until agents see the change."""
 
 
 class Configuration:
@@ -44,11 +52,29 @@ class Configuration:
         )
         self._written = context.settings
         self._lock = anyio.Lock()
+        self._editing = anyio.Lock()
 
     async def take(self, settings: Settings) -> None:
         """Apply new settings; see `Gateway.configure`."""
         async with self._lock:
             await self._take(settings)
+
+    async def change(self, edit: Callable[[Settings], Path]) -> Path:
+        """Change a file of the operator and apply it at once; returns the file. One change at a time.
+
+        `edit` gets the present settings and returns the file that it wrote. It runs in a thread. The section
+        `http` stays as it was at the start.
+
+        Raises:
+            ConfigError: What `edit` raises, or the configuration cannot be applied.
+        """
+        async with self._editing:
+            settings = self._context.settings
+            path = await to_thread.run_sync(edit, settings)
+            written = await to_thread.run_sync(load, settings.source)
+            await self.take(replace(written, http=settings.http))
+            await self._context.keeper.placed(_SHOWN_S)
+        return path
 
     async def again(self) -> None:
         """Apply the decisions about servers since the last time."""

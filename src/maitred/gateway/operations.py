@@ -70,7 +70,7 @@ class Operations:
         )
         self._use_cases = UseCaseWriting(context, parts.open_writer)
         self._reasons = SearchReasons(context, access, visibility, parts.search)
-        self._texts = OverrideTexts(context, configuration, parts.auditing)
+        self._texts = OverrideTexts(configuration, parts.auditing)
         self._editor = SettingsEditor(context, configuration, parts.auditing)
         self._clients = ClientRegister()
 

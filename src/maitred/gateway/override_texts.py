@@ -1,11 +1,9 @@
 """Texts of a person for single tools, written into the operator's file of overrides and applied at once."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-import anyio
 
 from maitred.audit.service import AuditService
 from maitred.config.document import read_text
@@ -17,26 +15,21 @@ from maitred.config.taxonomy import merge_categories
 from maitred.errors import ConfigError
 from maitred.gateway.configure import Configuration
 from maitred.gateway.search_reasons import TrialText, with_trial
-from maitred.gateway.state import GatewayState
 from maitred.mediation.factory import overrides_path
 from maitred.mediation.override_files import load_overrides, overrides_of, parse_overrides
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
 
 _FILE: Final = "overrides.yaml"
-_SHOWN_S: Final = 10.0
-"""For how many seconds a writer waits until agents see the texts."""
 _NOTHING: Final = {"description": "", "use_cases": []}
 
 
 class OverrideTexts:
     """Writes and removes texts for a gateway. Who calls it has checked what the viewer may do."""
 
-    def __init__(self, context: GatewayState, configuration: Configuration, auditing: AuditService) -> None:
-        self._context = context
+    def __init__(self, configuration: Configuration, auditing: AuditService) -> None:
         self._configuration = configuration
         self._auditing = auditing
-        self._lock = anyio.Lock()
 
     async def keep(self, tool: Tool, trial: TrialText, viewer: Viewer) -> Path:
         """Write the texts; see `Gateway.keep_text`."""
@@ -50,15 +43,8 @@ class OverrideTexts:
         return await self._write(tool, _NOTHING, viewer, "override.drop")
 
     async def _write(self, tool: Tool, values: dict[str, Any], viewer: Viewer, action: str) -> Path:
-        async with self._lock:
-            settings = self._context.settings
-            path = await anyio.to_thread.run_sync(_edit, settings, tool, values)
-            fresh = await anyio.to_thread.run_sync(load, settings.source)
-            await self._configuration.take(replace(fresh, http=settings.http))
-            await self._context.keeper.placed(_SHOWN_S)
-            await self._auditing.record(
-                viewer, action, server=tool.server, tool=tool.key.name, arguments=values
-            )
+        path = await self._configuration.change(partial(_edit, tool=tool, values=values))
+        await self._auditing.record(viewer, action, server=tool.server, tool=tool.key.name, arguments=values)
         return path
 
 
