@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from maitred.config.edit import remove_server
-from maitred.config.edit_choices import set_choice, unset_choice
+from maitred.config.edit_choices import ToolChange, change_choices, set_choice, unset_choice
 from maitred.config.load import load, parse
 from maitred.errors import ConfigError
+from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
 
 ADD = ToolKey(server="counter", name="add")
@@ -139,3 +140,30 @@ def test_a_server_is_removed_with_what_was_chosen_for_its_tools(tmp_path: Path) 
     assert path.read_text(encoding="utf-8") == (
         "servers:\n  b: {command: y}\ntools:\n  b:\n    t: {category: ai}  # mine\n"
     )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_several_choices_are_written_at_once_and_taken_back(tmp_path: Path, layout: str) -> None:
+    """Switches too; what is written already is left as it is."""
+    path = write(tmp_path, LAYOUTS[layout])
+    before = load(path).tools
+    wanted = ToolChange(enabled=False, pinned=True, category="data")
+
+    assert change_choices(path, ADD, wanted.values)
+    assert load(path).tools[ADD] == ToolChoice(enabled=False, pinned=True, category="data")
+    assert remarks(path.read_bytes().decode()) == remarks(LAYOUTS[layout])
+    written = path.read_bytes()
+    assert not change_choices(path, ADD, wanted.values)
+    assert path.read_bytes() == written
+
+    assert change_choices(path, ADD, ToolChange(enabled=True, pinned=False, category="").values)
+    assert load(path).tools == {key: choice for key, choice in before.items() if key != ADD}
+
+
+def test_of_several_choices_none_is_written_if_one_cannot_be(tmp_path: Path) -> None:
+    path = write(tmp_path, SERVERS)
+
+    with pytest.raises(ConfigError, match="is no category"):
+        change_choices(path, ADD, ToolChange(enabled=False, category="datta").values)
+
+    assert path.read_text() == SERVERS

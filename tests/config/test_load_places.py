@@ -58,6 +58,18 @@ tools:
 
 
 SERVER = "servers: {s: {command: x}}\n"
+
+
+def test_a_tool_can_be_switched_off_and_all_of_a_server_only_with_the_server() -> None:
+    """A choice for all tools does nothing for those with one of their own, so it would not be safe."""
+    off = parse(YAML, f"{SERVER}tools: {{s: {{dig: {{enabled: false}}}}}}\n")
+    assert off.tools == {ToolKey(server="s", name="dig"): ToolChoice(enabled=False)}
+
+    [fault] = faults_of(YAML, SERVER + 'tools: {s: {"*": {enabled: false}}}\n')
+    assert "cannot be for all tools" in fault
+    assert "`servers.s.enabled: false`" in fault
+
+
 NO_NAME = "a category's name begins with a letter and has at most 40 of a-z, 0-9 and _"
 
 

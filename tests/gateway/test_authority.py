@@ -15,7 +15,7 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.chains.answer import check_answer
 from maitred.disclosure.budget import estimate
 from maitred.errors import NotAllowedError, NotFoundError
-from maitred.gateway import Gateway, SectionChange
+from maitred.gateway import Gateway, SectionChange, ToolChange
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.search_reasons import TrialText
 from maitred.model.access import Grant, Scope, Viewer
@@ -96,6 +96,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "ability": "approve",
     "change": SectionChange(name="limits", text="limits: {}", seen=""),
     "trial": TrialText(tool=TOOL, description="Another text."),
+    "tool_change": ToolChange(enabled=False),
     "id_or_name": "nobody",
     "request": TokenRequest(name="eve", role="admin", scope=Scope()),
     "progress": lambda *_: None,
@@ -207,6 +208,7 @@ async def test_what_changes_something_is_refused_with_the_reason(gateway: Gatewa
         "audit_lines", "verify_audit", "make_token", "access_tokens", "revoke_tokens", "mediation_diff",
         "ask_model", "estimate_mediation", "model_spending", "chain_isolation_fault", "run_chain",
         "auditing.latest", "auditing.verify", "auditing.lines", "auditing.head", "auditing.prune",
+        "keep_text", "drop_text", "change_tool", "switched_off_tools",
         "tokens.make", "tokens.listed", "tokens.revoke", "offers.read", "offers.hold", "offers.get_prompt",
     }  # fmt: skip
     found = dict(methods(gateway))
@@ -246,4 +248,4 @@ def test_only_commands_on_files_beside_the_gateway_name_abilities() -> None:
         if re.search(r"\b(acting|prepare)\(.*, \"", path.read_text(encoding="utf-8"))
     }
 
-    assert naming == {"browser", "chains", "console", "login", "mediate", "menu", "serve"}
+    assert naming == {"browser", "chains", "choices", "console", "login", "mediate", "menu", "serve"}

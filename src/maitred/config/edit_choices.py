@@ -1,18 +1,20 @@
-"""Write a person's choice for a tool, or a saved chain, into a configuration file, or take it out again.
+"""Write a person's choices for a tool, or a saved chain, into a configuration file, or take them out again.
 
-It changes only that one value, as `maitred.config.edit` changes servers, so comments and layout stay. A
+It changes only these values, as `maitred.config.edit` changes servers, so comments and layout stay. A
 client's file cannot have choices or chains: other programs own and read it.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from maitred.config.document import ConfigDocument, read_document
-from maitred.config.edit import Layout, rewrite
+from maitred.config.edit import Layout, as_read, rewrite
 from maitred.config.load import parse
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolKey
@@ -20,8 +22,38 @@ from maitred.model.tools import ToolKey
 Tree = dict[str, Any]
 
 
-Choice = Literal["category", "mending"]
-"""The keys of a tool that can be written, each of them one word."""
+Choice = Literal["category", "mending", "enabled", "pinned"]
+"""The keys of a tool that can be written, each of them one word or a switch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolChange:
+    """Decisions about a tool; `None` leaves one as it is.
+
+    A tool that is not `enabled` is switched off: no caller finds or calls it. An empty `category` is the one
+    that the gateway finds by itself.
+    """
+
+    enabled: bool | None = None
+    pinned: bool | None = None
+    category: str | None = None
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """Those that are not `None`."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @property
+    def values(self) -> dict[Choice, str | bool | None]:
+        """The values for the file; what is the default is not in it."""
+        values: dict[Choice, str | bool | None] = {}
+        if self.enabled is not None:
+            values["enabled"] = None if self.enabled else False
+        if self.pinned is not None:
+            values["pinned"] = True if self.pinned else None
+        if self.category is not None:
+            values["category"] = self.category or None
+        return values
 
 
 def set_choice(path: Path, tool: ToolKey, choice: Choice, value: str) -> None:
@@ -31,21 +63,7 @@ def set_choice(path: Path, tool: ToolKey, choice: Choice, value: str) -> None:
         ConfigError: It is a client's file, the result would have faults (such as an unknown category), or the
             file cannot be read or written. The file is then unchanged.
     """
-    keys = _keys(tool, choice)
-
-    def edit(text: str) -> str:
-        document = _read_own(path, text)
-        expected = _copy(document.tree)
-        _put(expected, keys, value)
-        depth = _depth(document, keys)
-        if depth == len(keys):
-            new_text = _with_value(document, text, keys, value)
-        else:
-            at = max(depth, 1)
-            new_text = Layout(path, text, keys[:at]).with_entry(keys[at], _nest(keys[at + 1 :], value))
-        return _verify_choice(path, new_text, expected)
-
-    rewrite(path, edit, create=False)
+    change_choices(path, tool, {choice: value})
 
 
 def unset_choice(path: Path, tool: ToolKey, choice: Choice) -> bool:
@@ -54,24 +72,56 @@ def unset_choice(path: Path, tool: ToolKey, choice: Choice) -> bool:
     Raises:
         ConfigError: As for `set_choice`.
     """
-    keys = _keys(tool, choice)
-    is_set = False
+    return change_choices(path, tool, {choice: None})
+
+
+def change_choices(path: Path, tool: ToolKey, values: Mapping[Choice, str | bool | None]) -> bool:
+    """Write several choices for a tool at once; `None` removes one. False if the file says all that already.
+
+    Raises:
+        ConfigError: As for `set_choice`.
+    """
+    is_changed = False
 
     def edit(text: str) -> str:
-        nonlocal is_set
-        document = _read_own(path, text)
-        is_set = _depth(document, keys) == len(keys)
-        if not is_set:
-            return text
-        expected = _copy(document.tree)
-        at = len(keys) - 1
-        while at > 1 and len(_follow(expected, keys[:at])) == 1:  # the mapping would be empty
-            at -= 1
-        del _follow(expected, keys[:at])[keys[at]]
-        return _verify_choice(path, Layout(path, text, keys[:at]).without_entry(keys[at]), expected)
+        nonlocal is_changed
+        _read_own(path, text)
+        new_text = text
+        for choice, value in values.items():
+            change = _without_choice if value is None else partial(_with_choice, value=value)
+            new_text = change(path, new_text, _keys(tool, choice))
+        is_changed = new_text != text
+        return new_text
 
     rewrite(path, edit, create=False)
-    return is_set
+    return is_changed
+
+
+def _with_choice(path: Path, text: str, keys: Sequence[str], *, value: str | bool) -> str:
+    document = read_document(path, text)
+    expected = _copy(document.tree)
+    _put(expected, keys, as_read(value))
+    depth = _depth(document, keys)
+    if depth == len(keys):
+        if _follow(document.tree, keys) == as_read(value):
+            return text
+        new_text = _with_value(document, text, keys, as_read(value))
+    else:
+        at = max(depth, 1)
+        new_text = Layout(path, text, keys[:at]).with_entry(keys[at], _nest(keys[at + 1 :], value))
+    return _verify_choice(path, new_text, expected)
+
+
+def _without_choice(path: Path, text: str, keys: Sequence[str]) -> str:
+    document = read_document(path, text)
+    if _depth(document, keys) < len(keys):
+        return text
+    expected = _copy(document.tree)
+    at = len(keys) - 1
+    while at > 1 and len(_follow(expected, keys[:at])) == 1:  # the mapping would be empty
+        at -= 1
+    del _follow(expected, keys[:at])[keys[at]]
+    return _verify_choice(path, Layout(path, text, keys[:at]).without_entry(keys[at]), expected)
 
 
 def _keys(tool: ToolKey, choice: Choice) -> Sequence[str]:
@@ -110,7 +160,7 @@ def _child(node: Any, key: str) -> Any:
     return next((inner for name, inner in pairs if name.value == key), None)
 
 
-def _follow(tree: Tree, keys: Sequence[str]) -> Tree:
+def _follow(tree: Tree, keys: Sequence[str]) -> Any:
     for key in keys:
         tree = tree[key]
     return tree

@@ -53,7 +53,7 @@ from maitred.config.settings import (
 from maitred.config.taxonomy import check_categories, check_tags, merge_categories
 from maitred.errors import ConfigError
 from maitred.model.browsers import BrowserOptions
-from maitred.model.categories import Category, ToolChoice
+from maitred.model.categories import ANY_TOOL, Category, ToolChoice
 from maitred.model.pages import PageOptions
 from maitred.model.servers import EraChoice, ServerSpec, ShareChoice, StartChoice, Timeouts
 from maitred.model.tools import ToolKey, content_hash
@@ -261,6 +261,9 @@ class _SettingsReader:
             if key.server not in servers:
                 hint = did_you_mean(key.server, servers, lead="; ")
                 self._add(at[:2], f"there is no server of this name{hint}")
+            if key.name == ANY_TOOL and not choice.enabled:
+                hint = f"name each tool, or switch off the server by `servers.{key.server}.enabled: false`"
+                self._add([*at, "enabled"], f"cannot be for all tools; {hint}")
             if choice.category and choice.category not in names:
                 hint = did_you_mean(choice.category, names, otherwise=f"there are {', '.join(names)}")
                 self._add([*at, "category"], f"{choice.category!r} is no category; {hint}")

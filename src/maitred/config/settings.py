@@ -335,6 +335,7 @@ class CategoryEntry:
 class ToolEntry:
     """A person's choices for a tool; they go before everything that maitred computes."""
 
+    enabled: bool = True
     category: str = ""
     tags: tuple[str, ...] = ()
     use_cases: tuple[str, ...] = ()

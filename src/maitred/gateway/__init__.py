@@ -10,6 +10,7 @@ from maitred.backends.base import NOT_ASKED, Caller
 from maitred.backends.forwarding_caller import ForwardingCaller
 from maitred.calls.answer import Answer
 from maitred.catalog.snapshot import Snapshot
+from maitred.config.edit_choices import ToolChange
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.pages import PAGE_TOOLS
 from maitred.gateway.chains import LONGEST_MS
@@ -60,6 +61,7 @@ __all__ = [
     "SettingsFile",
     "SettingsSection",
     "Snapshot",
+    "ToolChange",
     "TrialExplanation",
     "TrialText",
     "ViewerTasks",

@@ -68,7 +68,7 @@ class Authorization:
         self._limiter = Limiter(RateLimits())
         self.credentials = credentials
         self.tokens = TokenService(credentials.grants, auditing, self._names)
-        menu = Menu(context, nearest)
+        menu = Menu(context, self._nearest)
         offers = ResourceService(context, subscriptions, auditing, screen)
         self.whole = ScopedCatalog(scope=EVERYTHING, context=context, menu=menu, offers=offers)
         self._of: tuple[Snapshot | None, int] = (None, 0)
@@ -258,8 +258,9 @@ class Authorization:
         return [category for category in every.values() if category.name in names | above]
 
     def _nearest(self, name: str, snapshot: Snapshot) -> Sequence[str]:
-        """Those of the nearest names in the whole catalog that the part of a snapshot has."""
-        return [near for near in self._nearest_of_all(name, snapshot) if near in snapshot.by_name]
+        """Those of the nearest names in the whole catalog that a snapshot has; none that is switched off."""
+        near = [snapshot.by_name.get(one) for one in self._nearest_of_all(name, snapshot)]
+        return [tool.name for tool in near if tool and tool.key not in self._context.switched_off]
 
 
 class _PartContext(GatewayState):

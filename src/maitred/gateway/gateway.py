@@ -35,7 +35,7 @@ from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
-from maitred.gateway.state import GatewayState, why_hidden
+from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger
 from maitred.gateway.storage import Storage
 from maitred.gateway.stored_results import StoredResults
@@ -396,7 +396,7 @@ class Gateway(Operations, TokenCounts):
         return self._menu.to_json(tool, self._why_not(tool, viewer))
 
     def _why_not(self, tool: Tool, viewer: Viewer) -> str:
-        return why_hidden(tool) or self._visibility.why_hidden(tool, viewer)
+        return self._context.why_hidden(tool) or self._visibility.why_hidden(tool, viewer)
 
     def find(self, name: str, viewer: Viewer) -> Tool:
         """A tool by its published name, or by its raw name if only one server has it.

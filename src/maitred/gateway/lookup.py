@@ -15,7 +15,7 @@ from maitred.disclosure import views
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import ArgumentsError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
 from maitred.gateway.authorization import Authorization
-from maitred.gateway.state import GatewayState, why_hidden
+from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Ability, Viewer
 from maitred.model.tools import Tool, ToolKey
@@ -77,7 +77,7 @@ class ToolLookup:
         self._access.check(viewer, "call", tool=tool)
         if not self._context.is_enabled(tool.server):
             raise ToolWithheldError(tool.name, self._context.why_closed(tool.server))
-        if why := why_hidden(tool):
+        if why := self._context.why_hidden(tool):
             raise ToolWithheldError(tool.name, f"it {why}")
 
     def check(self, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False) -> None:
@@ -98,12 +98,13 @@ class ToolLookup:
             raise ArgumentsError(tool.name, error.faults, schema=self.parameters(tool)) from error
 
     def recheck(self, call: Call) -> None:
-        """Check a call again if its tool has changed in the catalog since it was found.
+        """Check a call again if its tool has changed in the catalog, or was switched off, since it was found.
 
         Raises:
             MaitredError: The call may not be made any more.
         """
-        if self._context.snapshot.by_name.get(call.tool.name) is not call.tool:
+        is_same = self._context.snapshot.by_name.get(call.tool.name) is call.tool
+        if not is_same or call.tool.key in self._context.switched_off:
             self.check_again(call)
 
     def check_again(self, call: Call) -> None:

@@ -16,7 +16,7 @@ from maitred.disclosure.pages import Categories, CategoryLine, HotList, Page, Su
 from maitred.disclosure.signature import parameters
 from maitred.disclosure.tiers import hot_list, popular
 from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
-from maitred.gateway.state import GatewayState, is_hidden, without_texts
+from maitred.gateway.state import GatewayState, without_texts
 from maitred.model.details import Detail
 from maitred.model.tools import Tool, ToolKey
 from maitred.wording import near_names
@@ -239,7 +239,7 @@ class Menu:
         return self._ordered(self._context.snapshot.by_server.get(name, ()))
 
     def _ordered(self, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
-        ordered = self.by_use([tool for tool in tools if not is_hidden(tool)])
+        ordered = self.by_use([tool for tool in tools if not self._context.is_hidden(tool)])
         return ordered, [tool.name for tool in ordered]
 
     def _near_categories(self, name: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from maitred.gateway.lists import MenuLists
-from maitred.gateway.state import GatewayState, is_hidden
+from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
 
@@ -29,5 +29,5 @@ class ResultTools:
         keys = [key for key in brought_in if key not in self._outside(viewer)]
         self._lists.disclose(viewer, keys)
         snapshot = self._context.snapshot
-        found = [known for key in keys if (known := snapshot.by_key.get(key)) and not is_hidden(known)]
-        return [snapshot.definition(known) for known in found]
+        known = [tool for key in keys if (tool := snapshot.by_key.get(key))]
+        return [snapshot.definition(tool) for tool in known if not self._context.is_hidden(tool)]

@@ -11,7 +11,7 @@ from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
 from maitred.errors import PathNotFoundError
 from maitred.gateway.authorization import Authorization, ScopedCatalog
-from maitred.gateway.state import STARTING, GatewayState, why_hidden
+from maitred.gateway.state import STARTING, GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Viewer
 from maitred.model.details import Detail
@@ -74,16 +74,30 @@ class SearchService:
             phrases=wanted or phrases[:1],
             results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer)),
             bands=found.bands,
-            withheld=_withheld(found, reasons, there.outside, viewer.principal),
+            withheld=self._withheld(found, reasons, there.outside, viewer.principal),
             unread=unread,
             note="; ".join(filter(None, [note, *_unread_notes(unread)])),
             has_servers=bool(self._context.settings.servers),
             budget_tokens=context.budget(SEARCH_TOKENS),
         )
 
+    def _withheld(
+        self, found: SearchHits, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
+    ) -> dict[str, tuple[int, str]]:
+        """By server, how many matches may not be shown, and why; one entry for all outside the scope."""
+        inside = [tool for tool in found.withheld if tool.key not in outside and tool.server in reasons]
+        counts = Counter(tool.server for tool in inside)
+        own = {tool.server: self._context.why_hidden(tool).removeprefix("is ") for tool in inside}
+        said = {name: (n, reasons[name] or own[name]) for name, n in counts.items()}
+        if beyond := sum(tool.key in outside for tool in found.withheld):
+            said[ELSEWHERE] = (beyond, f"outside what {principal!r} may use")
+        return said
+
 
 def filter_of(there: ScopedCatalog, server: str, category: str, tags: Sequence[str]) -> Filter:
     """The filter of a search, from the names of a server, a category and tags.
+
+    It leaves out the tools outside the scope, and those that are switched off.
 
     Raises:
         PathNotFoundError: There is no such server or category.
@@ -96,21 +110,13 @@ def filter_of(there: ScopedCatalog, server: str, category: str, tags: Sequence[s
         server=server,
         categories=there.menu.within(category.removeprefix("category/")) if category else frozenset(),
         tags=frozenset(normalise_tag(tag) or tag for tag in tags),
-        outside=there.outside,
+        outside=_union(there.outside, context.switched_off),
     )
 
 
-def _withheld(
-    found: SearchHits, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
-) -> dict[str, tuple[int, str]]:
-    """By server, how many matching tools may not be shown, and why; one entry for all outside the scope."""
-    inside = [tool for tool in found.withheld if tool.key not in outside and tool.server in reasons]
-    counts = Counter(tool.server for tool in inside)
-    own = {tool.server: why_hidden(tool).removeprefix("is ") for tool in inside}
-    said = {name: (n, reasons[name] or own[name]) for name, n in counts.items()}
-    if beyond := sum(tool.key in outside for tool in found.withheld):
-        said[ELSEWHERE] = (beyond, f"outside what {principal!r} may use")
-    return said
+def _union(some: frozenset[ToolKey], more: frozenset[ToolKey]) -> frozenset[ToolKey]:
+    """Both sets; the same object if one is empty, since filters are compared at every search."""
+    return some | more if some and more else some or more
 
 
 def _unread_notes(unread: Mapping[str, str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from maitred.disclosure import views
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway.authorization import Authorization, ScopedCatalog
 from maitred.gateway.search import ELSEWHERE, MAX_LIMIT, MAX_PHRASES, filter_of, readable
-from maitred.gateway.state import GatewayState, why_hidden
+from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.mediation.neighbours import published_form
 from maitred.mediation.proof import DEPTH, SHOWN, Probe, probes
@@ -150,7 +150,7 @@ class SearchReasons:
     ) -> TrialExplanation:
         """See `Gateway.try_text`."""
         tool = self._access.menu(viewer).find(trial.tool)
-        if why := why_hidden(tool):
+        if why := self._context.why_hidden(tool):
             raise ToolWithheldError(tool.name, f"it {why}")
         changed = with_trial(tool, trial)
         asked = await self._question(phrases, server, category, viewer, read_only=read_only, limit=limit)
@@ -214,7 +214,7 @@ class SearchReasons:
     def _withheld(self, tools: Iterable[Tool], asked: "_Question", viewer: Viewer) -> Sequence[WithheldMatch]:
         """The matches of each server that are not shown; those outside the scope as one number."""
         every = list(tools)
-        inside = [tool for tool in every if tool.key not in asked.only.outside]
+        inside = [tool for tool in every if tool.key not in asked.there.outside]
         counts = Counter((tool.server, self._why_withheld(tool, asked)) for tool in inside)
         known = [
             WithheldMatch(server=name, count=count, why=why, names=self._names(inside, name, viewer))
@@ -231,9 +231,8 @@ class SearchReasons:
             return ()
         return [tool.name for tool in tools if tool.server == server]
 
-    @staticmethod
-    def _why_withheld(tool: Tool, asked: "_Question") -> str:
-        return asked.reasons.get(tool.server, "") or why_hidden(tool)
+    def _why_withheld(self, tool: Tool, asked: "_Question") -> str:
+        return asked.reasons.get(tool.server, "") or self._context.why_hidden(tool)
 
     def _why_absent(self, tool: Tool, asked: "_Question", viewer: Viewer) -> str:
         return self._why_withheld(tool, asked) or self._visibility.why_hidden(tool, viewer)

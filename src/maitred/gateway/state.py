@@ -25,6 +25,8 @@ from maitred.wording import count_of, near_names
 STARTING: Final = "still starting"
 HIDDEN: Final = "is hidden by an override of the operator"
 """Why a tool that an override hides cannot be called, in words that continue after "it"."""
+SWITCHED_OFF: Final = "is switched off by the operator in the configuration"
+"""The same for a tool that is not `enabled`."""
 
 _REASON = 200
 
@@ -50,6 +52,7 @@ class GatewayState:
         self.settings = settings
         self.revision += 1
         self.categories: Sequence[Category] = merge_categories(settings.categories)
+        self.switched_off = frozenset(key for key, choice in settings.tools.items() if not choice.enabled)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -89,7 +92,7 @@ class GatewayState:
 
     def _status(self, spec: ServerSpec, health: Health, snapshot: Snapshot) -> ServerStatus:
         record = snapshot.servers.get(spec.name) or ServerRecord(name=spec.name, fingerprint="")
-        tools = [tool for tool in snapshot.by_server.get(spec.name, ()) if not is_hidden(tool)]
+        tools = [tool for tool in snapshot.by_server.get(spec.name, ()) if not self.is_hidden(tool)]
         if spec.withheld and not spec.suspended:
             health = Health()  # the catalog may know another server that had this name
         return ServerStatus(
@@ -169,13 +172,28 @@ class GatewayState:
         return self._visible[1]
 
     def listable(self) -> list[Tool]:
-        """All tools that a list may have, by published name, whatever the present state of their servers."""
-        return [tool for tool in self.snapshot.tools if self.is_enabled(tool.server) and not is_hidden(tool)]
+        """All tools that a list may have, by published name, whatever the state of their servers."""
+        return [
+            tool for tool in self.snapshot.tools if self.is_enabled(tool.server) and not self.is_hidden(tool)
+        ]
 
     def visible_tools(self) -> list[Tool]:
         """All tools that may be shown, by published name."""
         visible = self.visible
-        return [tool for tool in self.snapshot.tools if tool.server in visible and not is_hidden(tool)]
+        return [tool for tool in self.snapshot.tools if tool.server in visible and not self.is_hidden(tool)]
+
+    def is_hidden(self, tool: Tool) -> bool:
+        """Whether no caller may find or call a tool; `why_hidden` says why."""
+        return bool(self.why_hidden(tool))
+
+    def why_hidden(self, tool: Tool) -> str:
+        """Why no caller may find or call a tool, in words that continue after "it"; empty if it is offered.
+
+        The operator switched it off, admission withholds it, or an override hides it.
+        """
+        if tool.key in self.switched_off:
+            return SWITCHED_OFF
+        return tool.withheld or (HIDDEN if tool.mending is not None and tool.mending.hidden else "")
 
     def why_not_known(self, server: str) -> str:
         """Why no tool of a server can be found yet; empty if its tools are known."""
@@ -200,22 +218,12 @@ class GatewayState:
         return ""
 
 
-def why_hidden(tool: Tool) -> str:
-    """Why no caller may find or call a tool, in words that continue after "it"; empty if it is offered."""
-    return tool.withheld or (HIDDEN if tool.mending is not None and tool.mending.hidden else "")
-
-
 def without_texts(tool: Tool) -> Tool:
     """A tool without its server's texts if admission withholds it; any other tool unchanged."""
     if not tool.withheld:
         return tool
     nothing: dict[str, Any] = {"annotations": {}, "extra": {}, "use_cases": (), "mending": None}
     return replace(tool, title="", description="", input_hash="", output_hash="", **nothing)
-
-
-def is_hidden(tool: Tool) -> bool:
-    """Whether no caller may find or call a tool: an override hides it, or admission withholds it."""
-    return bool(tool.withheld) or (tool.mending is not None and tool.mending.hidden)
 
 
 def _why_withheld(spec: ServerSpec, health: Health) -> str:

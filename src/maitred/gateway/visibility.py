@@ -18,7 +18,7 @@ from cachetools import LRUCache
 from maitred.backends.listing import clean
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import ToolWithheldError
-from maitred.gateway.state import GatewayState, is_hidden
+from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.servers import Health, State
 from maitred.model.sharing import sharer_of
@@ -201,7 +201,8 @@ class VisibilityService:
         now = self.visible(server, viewer)
         opened = [snapshot.by_key[ToolKey(server=server, name=name)] for name in became_visible(before, now)]
         outside = self._outside(viewer)
-        return sorted(tool.name for tool in opened if not is_hidden(tool) and tool.key not in outside)
+        shown = [tool for tool in opened if not self._context.is_hidden(tool)]
+        return sorted(tool.name for tool in shown if tool.key not in outside)
 
     async def keep_time(self) -> None:
         """Evaluate the rules again at every full hour, if they read the time; never returns."""

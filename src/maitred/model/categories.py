@@ -44,10 +44,12 @@ ANY_TOOL: Final = "*"
 class ToolChoice:
     """A person's decisions about one tool; the rules fill in what is empty.
 
-    `cache_s` is how long the gateway may reuse an answer; `None` means the server's setting. `mending` says
-    whether the gateway uses the result of mediation whatever its proof says, or not at all.
+    No caller may find or call a tool that is not `enabled`. `cache_s` is how long the gateway may reuse an
+    answer; `None` means the server's setting. `mending` says whether the gateway uses the result of mediation
+    whatever its proof says, or not at all.
     """
 
+    enabled: bool = True
     category: str = ""
     tags: tuple[str, ...] = ()
     use_cases: tuple[str, ...] = ()

@@ -15,7 +15,6 @@ from maitred.errors import CursorError, PathNotFoundError, ResourceNotFoundError
 from maitred.gateway import Gateway, ServerStatus
 from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, server_uri
 from maitred.gateway.resources import is_ours
-from maitred.gateway.state import is_hidden
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
 
@@ -269,13 +268,11 @@ class OwnResources:
             "resources": len([o for o in gateway.offers_of("resource", viewer) if o.server == name]),
             "prompts": [o.name for o in gateway.offers_of("prompt", viewer) if o.server == name],
         }
-        snapshot = gateway.catalog(viewer)
-        tools = [tool for tool in snapshot.by_server.get(name, ()) if not is_hidden(tool)]
         details = shown | {
             "title": status.facts.title,
             "instructions": status.facts.instructions,
             "tools": status.tools,
-            "tool_names": [tool.name for tool in tools],
+            "tool_names": [tool.name for tool in gateway.offered_tools(name, viewer)],
             **offers,
         }
         return Content(
