@@ -136,6 +136,7 @@ def _edited(visit: Visit, tool: Tool) -> Mapping[str, Any]:
     present = tool.use_cases or (tool.mending.use_cases if tool.mending else ())
     is_tried = "description" in query.names()
     description = query.raw("description") if is_tried else tool.description
+    read = visit.gateway.info([tool.name], "brief", viewer=visit.viewer).text
     cases = query.raw("use_cases").split("\n") if is_tried else present
     return {
         "tool": tool,
@@ -144,6 +145,8 @@ def _edited(visit: Visit, tool: Tool) -> Mapping[str, Any]:
         "trial": _trial(tool.name, description, cases),
         "is_kept": tool.mending is not None and tool.mending.by == "overrides",
         "original": tool.raw.description,
+        "read": read,
+        "tokens": visit.gateway.tokens_of(read),
     }
 
 

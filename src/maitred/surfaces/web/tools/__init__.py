@@ -1,44 +1,93 @@
-"""Tools: by category and server, and for each what agents read of it and what that costs in tokens.
+"""Tools: by category and server, what agents read of each and what it costs, and decisions about one.
 
-It changes nothing; the command line does (`maitred categories`, `maitred mediate`).
-To add a filter, read its field in `view_all`, and add it to the form of `tools.html`.
+A person who may configure switches a tool off, pins it or moves it; `Gateway.change_tool` writes that. Texts
+are edited on the Search screen. To add a filter, read its field in `view_all`, and add it to `tools.html`.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from maitred.gateway import Gateway
+from maitred.config.taxonomy import merge_categories
+from maitred.errors import ConfigError
+from maitred.gateway import Gateway, ToolChange
 from maitred.model.access import Viewer
+from maitred.model.categories import ToolChoice
 from maitred.model.tools import Tool
-from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
+from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
 
 _PAGE: Final = 100
+_NOTHING_CHOSEN: Final = ToolChoice()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolRow:
+    """A tool of the list, with what the operator decided about it."""
+
+    tool: Tool
+    choice: ToolChoice
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the operator pinned it, in the configuration or in an override."""
+        return self.choice.pinned or (self.tool.mending is not None and self.tool.mending.pinned)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether it is in a category that the configuration names for it."""
+        return bool(self.choice.category)
+
+
+_ONLY: Final[Mapping[str, tuple[str, Callable[[ToolRow], bool]]]] = {
+    "off": ("switched off", lambda row: not row.choice.enabled),
+    "pinned": ("pinned", lambda row: row.is_pinned),
+    "moved": ("moved to a category", lambda row: row.is_moved),
+}
+"""What the list can be limited to: the words, and whether a row is of it."""
 
 
 async def view_all(visit: Visit) -> Mapping[str, Any]:
     """The tools of a category, of a server, or with words in their names; all of them without a choice."""
-    query = visit.query
+    query, may_change = visit.query, visit.gateway.is_allowed(visit.viewer, "configure")
     category, server, words = query.text("category"), query.text("server"), query.text("q")[:200]
-    tools = visit.gateway.visible_tools(visit.viewer)
-    chosen = [tool for tool in tools if _is_chosen(tool, category, server, words.casefold().split())]
+    kinds = {name: text for name, (text, _) in _ONLY.items() if may_change or name != "off"}
+    only = query.text("only") if query.text("only") in kinds else ""
+    rows = _rows(visit, may_change=may_change)
+    chosen = [
+        row
+        for row in rows
+        if _is_chosen(row.tool, category, server, words.casefold().split())
+        and (not only or _ONLY[only][1](row))
+    ]
     start = query.number("from", most=len(chosen))
     more = start + _PAGE < len(chosen)
-    fields = {"category": category, "server": server, "q": words}
+    fields = {"category": category, "server": server, "q": words, "only": only}
     return {
-        "categories": _counts(tool.placement.category for tool in tools),
-        "servers": _counts(tool.server for tool in tools),
+        "categories": _counts(row.tool.placement.category for row in rows),
+        "servers": _counts(row.tool.server for row in rows),
         "category": category,
         "server": server,
         "words": words,
-        "total": len(tools),
+        "only": only,
+        "kinds": kinds,
+        "total": len(rows),
         "found": len(chosen),
         "first": start,
-        "tools": chosen[start : start + _PAGE],
-        "tokens": sum(tool.cost_tokens for tool in chosen),
+        "rows": chosen[start : start + _PAGE],
+        "tokens": sum(row.tool.cost_tokens for row in chosen if row.choice.enabled),
         "newer": url_of("tools", **fields) if start else "",
         "older": url_of("tools", **fields, **{"from": start + _PAGE}) if more else "",
     }
+
+
+def _rows(visit: Visit, *, may_change: bool) -> Sequence[ToolRow]:
+    """The tools that agents may see, and for who may change them those that are switched off; by name."""
+    gateway, viewer = visit.gateway, visit.viewer
+    choices = gateway.tool_choices(viewer)
+    off = gateway.switched_off_tools(viewer) if may_change else ()
+    tools = sorted([*gateway.visible_tools(viewer), *off], key=lambda tool: tool.name)
+    return [ToolRow(tool=tool, choice=choices.get(tool.key, _NOTHING_CHOSEN)) for tool in tools]
 
 
 def _is_chosen(tool: Tool, category: str, server: str, words: Sequence[str]) -> bool:
@@ -53,10 +102,16 @@ def _counts(names: Any) -> Sequence[tuple[str, int]]:
 
 
 async def view_one(visit: Visit) -> Mapping[str, Any]:
-    """One tool: what agents read of it at each level of detail, its definition, and its use."""
+    """One tool: what agents read of it at each level of detail, its definition, its use, and decisions."""
     gateway, viewer = visit.gateway, visit.viewer
     tool = gateway.tool(visit.path["server"], visit.path["tool"], viewer)
     known = gateway.tool_json(tool, viewer)
+    choice = gateway.tool_choices(viewer).get(tool.key, _NOTHING_CHOSEN)
+    spec = gateway.settings.servers.get(tool.server)
+    may_configure, is_registered = (
+        gateway.is_allowed(viewer, "configure"),
+        spec is not None and spec.registered,
+    )
     return {
         "page_title": f"{tool.name} · Tools",
         "tool": tool,
@@ -67,6 +122,11 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
         "original": known["original"],
         "usage": known["usage"],
         "watches": gateway.is_allowed(viewer, "watch", server=tool.server),
+        "may_change": may_configure and not is_registered,
+        "may_edit": may_configure,
+        "is_registered": is_registered,
+        "row": ToolRow(tool=tool, choice=choice),
+        "all_categories": [(one.name, one.title) for one in merge_categories(gateway.settings.categories)],
     }
 
 
@@ -74,6 +134,32 @@ def _text(gateway: Gateway, tool: Tool, detail: str, viewer: Viewer) -> tuple[st
     """What `tool_info` answers an agent for a tool, and its price; nothing if it is withheld."""
     text = gateway.info([tool.name], detail, viewer=viewer).text
     return text, gateway.tokens_of(text)
+
+
+_SWITCHES: Final[Mapping[str, tuple[ToolChange, str]]] = {
+    "off": (ToolChange(enabled=False), "is switched off: no agent finds or calls it"),
+    "on": (ToolChange(enabled=True), "is switched on again"),
+    "pin": (ToolChange(pinned=True), "is pinned to the top of the hot list"),
+    "unpin": (ToolChange(pinned=False), "is no longer pinned"),
+}
+"""What a button of a tool's page does, and what the next page says of the tool."""
+
+
+async def change(visit: Visit, form: Form) -> str:
+    """Switch a tool off or on, pin or unpin it, or move it to a category or back."""
+    server, name, what = visit.path["server"], visit.path["tool"], form.text("what")
+    tool = visit.gateway.tool(server, name, visit.viewer)
+    if what == "move":
+        category = form.text("category")
+        wanted = ToolChange(category=category)
+        outcome = f"is in {category} now" if category else "is in the category that the gateway finds"
+    elif what in _SWITCHES:
+        wanted, outcome = _SWITCHES[what]
+    else:
+        raise ConfigError("the form", ["says nothing that can be changed"])
+    file = await visit.gateway.change_tool(tool.name, wanted, visit.viewer)
+    visit.notify(f"{tool.name} {outcome}. This is in {file}.")
+    return url_of("tools", server, name)
 
 
 SCREEN: Final = WebScreen(
@@ -84,4 +170,5 @@ SCREEN: Final = WebScreen(
         ScreenPage(path="tools", template="tools/tools.html", view=view_all),
         ScreenPage(path="tools/{server}/{tool}", template="tools/tool.html", view=view_one),
     ],
+    actions=[Action(path="tools/{server}/{tool}/change", act=change)],
 )
