@@ -159,7 +159,53 @@ def test_a_clients_file_is_not_written_to(tmp_path: Path) -> None:
     before = path.read_bytes()
 
     assert "cannot hold choices" in refused(cli(path, "categories", "--set", "counter__add=data"))
+    assert "cannot hold choices" in refused(cli(path, "tools", "--off", "counter__add"))
     assert path.read_bytes() == before
+
+
+# --- tools ------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_is_switched_off_and_pinned_and_back(own: Path) -> None:
+    """At once, and the rest of the file stays; the list and the audit trail have it. Source: docs/cli.md."""
+    before = own.read_text()
+    assert "No tool is switched off, pinned or moved" in fine(cli(own, "tools"))
+
+    said = fine(cli(own, "tools", "--off", "counter__add", "--pin", "pid", "--pin", "echo"))
+
+    assert f"Switched off counter__add, in {own}." in said
+    assert f"Pinned counter__pid, in {own}." in said
+    assert own.read_text().startswith(before)
+    assert "switched off by the operator" in refused(cli(own, "call", "counter__add", "a=1", "b=2"))
+    assert "counter__add" not in fine(cli(own, "menu", "server/counter"))
+    assert fine(cli(own, "menu")).startswith("Often used:\ncounter__echo")
+    listed = read_json(cli(own, "tools", "--json"))
+    assert [(one["raw_name"], one["enabled"], one["pinned"]) for one in listed] == [
+        ("add", False, False), ("echo", True, True), ("pid", True, True),
+    ]  # fmt: skip
+    assert "off" in fine(cli(own, "tools"))
+
+    fine(cli(own, "tools", "--on", "counter__add", "--unpin", "pid", "--unpin", "echo"))
+    assert load(own).tools == {}
+    assert REMARK in own.read_text()
+    assert "3" in fine(cli(own, "call", "counter__add", "a=1", "b=2"))
+    assert fine(cli(own, "audit", "--limit", "50")).count("tool.change") == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--off", "pid", "--off", "counter__ad"], "Did you mean"),
+        (["--off", "pid", "--on", "counter__pid"], "decided about more than once"),
+        (["--pin", "pid", "--unpin", "pid"], "decided about more than once"),
+    ],
+)
+def test_a_decision_that_cannot_be_is_not_written(own: Path, options: list[str], says: str) -> None:
+    """Of several, none is. Source: maitred."""
+    before = own.read_text()
+
+    assert says in refused(cli(own, "tools", *options))
+    assert own.read_text() == before
 
 
 def test_search_is_kept_to_a_category_and_to_tags(own: Path) -> None:

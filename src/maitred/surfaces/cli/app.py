@@ -28,6 +28,7 @@ COMMANDS = {
     "chains": "chains",
     "menu": "menu",
     "categories": "menu",
+    "tools": "choices",
     "mediate": "mediate",
     "register": "admission",
     "unregister": "admission",
