@@ -107,6 +107,26 @@ async def test_a_tool_is_switched_off_and_on_again(house: House) -> None:
     assert not answer.get("isError")
 
 
+async def test_the_api_has_no_page_left_with_a_tool_that_is_switched_off(house: House) -> None:
+    """Pages that it sent before are made again; a call is refused with the reason."""
+    me, program = await house.person(), house.stranger()
+    category = house.gateway.tool("shop", "refund", LOCAL_USER).placement.category
+    paths = [f"/api/v1/tools/{rest}" for rest in ("hot", f"category/{category}", "search?q=pays+money+back")]
+    for path in paths:
+        assert "shop__refund" in (await program.get(path)).text, path
+    await change(me, "refund", what="off")
+    for path in paths:
+        assert "shop__refund" not in (await program.get(path)).text, path
+    known = (await program.get("/api/v1/tools/shop/refund")).json()
+    assert known["withheld"] == "is switched off by the operator in the configuration"
+    called = await program.post("/api/v1/tools/shop/refund/call", json={"arguments": {}})
+    assert called.status_code == 409
+    assert "switched off" in called.text
+    await change(me, "refund", what="on")
+    for path in paths:
+        assert "shop__refund" in (await program.get(path)).text, path
+
+
 async def test_the_list_shows_what_is_decided_and_can_be_limited_to_it(house: House) -> None:
     """Tools that are switched off are in it for who may change them; the others see what agents see."""
     me = await house.person()
