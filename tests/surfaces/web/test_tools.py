@@ -302,7 +302,12 @@ async def test_switch_a_tool_off_and_on_again(house: House, reader: Person) -> N
     with pytest.raises(ToolWithheldError, match="switched off"):
         await house.gateway.call(ToolCall(name="shop__refund", arguments={}), viewer=LOCAL_USER)
 
-    await reader.open(f"{house.url}/ui/tools")
+    for path in ("tools/shop/refund", "tools"):
+        await reader.resize(360)
+        await reader.open(f"{house.url}/ui/{path}")
+        over = await reader.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, path
+    await reader.resize(1_200)
     assert "off" in await reader.text("tbody tr:has(a[href$='/shop/refund']) th")
     await reader.run("void (document.querySelector('#f-only').value = 'off')")
     await reader.follow("form.filters button")
