@@ -16,7 +16,6 @@ from maitred.audit.hash_chain import AuditLines, Mark, Verification
 from maitred.calls.results import ResultPage
 from maitred.catalog.discovery import Report
 from maitred.catalog.snapshot import Snapshot
-from maitred.config.edit_choices import ToolChange
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import MaitredError
@@ -35,18 +34,17 @@ from maitred.gateway.settings_file import SectionChange, SectionComparison, Sett
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger, Stats, UsageStatistics
 from maitred.gateway.storage import Storage
-from maitred.gateway.tool_choices import ToolChoices
+from maitred.gateway.tool_choices import ToolChoices, ToolDecisions
 from maitred.gateway.use_cases import UseCaseWriting
 from maitred.gateway.visibility import VisibilityService
 from maitred.mediation.llm import Estimate, ModelSpending
 from maitred.model.access import Ability, Viewer
-from maitred.model.categories import ToolChoice
 from maitred.model.held_calls import CallDecision, HeldCall
-from maitred.model.tools import Tool, ToolKey
+from maitred.model.tools import ToolKey
 from maitred.model.usage import ToolStanding, Usage
 
 
-class Operations:
+class Operations(ToolDecisions):
     """The methods of a gateway for operators."""
 
     def __init__(
@@ -552,40 +550,6 @@ class Operations:
         """
         self._access.check(viewer, "configure")
         return await self._texts.drop(self._access.find(name, viewer), viewer)
-
-    # --- single tools -------------------------------------------------------------------------------------
-
-    async def change_tool(self, name: str, tool_change: ToolChange, viewer: Viewer) -> Path:
-        """Switch a tool off or on, pin it or move it, in the configuration file; returns the file.
-
-        Raises:
-            NotAllowedError: The viewer may not configure.
-            ToolNotFoundError: There is no such tool.
-            ConfigError: The file cannot hold this, has faults or cannot be changed. Nothing is applied.
-        """
-        self._access.check(viewer, "configure")
-        return await self._choices.change(self._access.find(name, viewer), tool_change, viewer)
-
-    def tool_choices(self, viewer: Viewer) -> Mapping[ToolKey, ToolChoice]:
-        """What the operator decided about single tools that a viewer may see."""
-        known = self._access.portion(viewer).context.snapshot.by_key
-        return {key: choice for key, choice in self._context.settings.tools.items() if key in known}
-
-    def switched_off_tools(self, viewer: Viewer) -> Sequence[Tool]:
-        """The known tools that the operator switched off, by published name.
-
-        Raises:
-            NotAllowedError: The viewer may not configure.
-        """
-        self._access.check(viewer, "configure")
-        known = self._access.portion(viewer).context.snapshot.by_key
-        off = [known[key] for key in self._context.switched_off if key in known]
-        return sorted(off, key=lambda tool: tool.name)
-
-    def offered_tools(self, server: str, viewer: Viewer) -> Sequence[Tool]:
-        """The tools of a server that are not hidden, whatever its state."""
-        found = self._access.portion(viewer).context.snapshot.by_server.get(server, ())
-        return [tool for tool in found if not self._context.is_hidden(tool)]
 
     # --- figures ------------------------------------------------------------------------------------------
 
