@@ -171,14 +171,14 @@ class SearchReasons:
         *,
         read_only: bool,
         limit: int,
-    ) -> "_Question":
+    ) -> "_RankingQuestion":
         there, snapshot = self._access.portion(viewer), self._context.snapshot
         await self._engine.update(snapshot)
         wanted = [readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
         reasons = there.context.reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)
         only = replace(filter_of(there, server, category, ()), visible=visible, read_only=read_only)
-        return _Question(
+        return _RankingQuestion(
             phrases=list(dict.fromkeys(wanted)),
             only=only,
             limit=min(max(limit, 1), MAX_LIMIT),
@@ -187,7 +187,7 @@ class SearchReasons:
             reasons=reasons,
         )
 
-    async def _explained(self, asked: "_Question", expected: str, viewer: Viewer) -> Explanation:
+    async def _explained(self, asked: "_RankingQuestion", expected: str, viewer: Viewer) -> Explanation:
         tool = self._access.menu(viewer).find(expected) if expected else None
         found = await self._engine.explain(
             asked.phrases, asked.only, asked.limit, expected=tool.key if tool else None, trial=asked.index
@@ -201,7 +201,7 @@ class SearchReasons:
         )
 
     def _phrase(
-        self, reasons: PhraseReasons, asked: "_Question", expected: Tool | None, viewer: Viewer
+        self, reasons: PhraseReasons, asked: "_RankingQuestion", expected: Tool | None, viewer: Viewer
     ) -> ExplainedPhrase:
         masked = {hit.tool.name: self._visibility.why_hidden(hit.tool, viewer) for hit in reasons.hits}
         return ExplainedPhrase(
@@ -211,7 +211,9 @@ class SearchReasons:
             expected_why=self._why_absent(expected, asked, viewer) if expected else "",
         )
 
-    def _withheld(self, tools: Iterable[Tool], asked: "_Question", viewer: Viewer) -> Sequence[WithheldMatch]:
+    def _withheld(
+        self, tools: Iterable[Tool], asked: "_RankingQuestion", viewer: Viewer
+    ) -> Sequence[WithheldMatch]:
         """The matches of each server that are not shown; those outside the scope as one number."""
         every = list(tools)
         inside = [tool for tool in every if tool.key not in asked.there.outside]
@@ -231,16 +233,20 @@ class SearchReasons:
             return ()
         return [tool.name for tool in tools if tool.server == server]
 
-    def _why_withheld(self, tool: Tool, asked: "_Question") -> str:
+    def _why_withheld(self, tool: Tool, asked: "_RankingQuestion") -> str:
         return asked.reasons.get(tool.server, "") or self._context.why_hidden(tool)
 
-    def _why_absent(self, tool: Tool, asked: "_Question", viewer: Viewer) -> str:
+    def _why_absent(self, tool: Tool, asked: "_RankingQuestion", viewer: Viewer) -> str:
         return self._why_withheld(tool, asked) or self._visibility.why_hidden(tool, viewer)
 
     # --- trials -------------------------------------------------------------------------------------------
 
     async def _proven(
-        self, tool: Tool, asked: "_Question", tried: "_Question", explanations: Sequence[Explanation]
+        self,
+        tool: Tool,
+        asked: "_RankingQuestion",
+        tried: "_RankingQuestion",
+        explanations: Sequence[Explanation],
     ) -> tuple[Sequence[Probe], Sequence[MovedTool]]:
         """How queries from the texts of the tool, and of the tools beside it, find them before and after."""
         changed = tried.snapshot.by_key[tool.key]
@@ -270,8 +276,8 @@ class SearchReasons:
         self,
         tool: Tool,
         changed: Tool,
-        asked: "_Question",
-        tried: "_Question",
+        asked: "_RankingQuestion",
+        tried: "_RankingQuestion",
         explanations: Sequence[Explanation],
     ) -> Sequence[ToolKey]:
         """The tools whose places the change may take: those beside it, and those that its text finds."""
@@ -283,7 +289,7 @@ class SearchReasons:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Question:
+class _RankingQuestion:
     """One question: the phrases, what may be shown, and the snapshot and index that it is asked of."""
 
     phrases: Sequence[str]
