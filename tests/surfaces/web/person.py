@@ -9,12 +9,23 @@ from typing import Any
 
 import anyio
 from tests.support.chromium import SOON_S, browser
+from tests.support.waiting import eventually
 
 from maitred.browser.cdp import CdpConnection, CdpError, connect
 
 _CODES: Mapping[str, tuple[str, int]] = {
     "Enter": ("Enter", 13), "Tab": ("Tab", 9), "Escape": ("Escape", 27), "?": ("Slash", 191),
 }  # fmt: skip
+
+_PIXELS = """(async (png) => {
+  const picture = await createImageBitmap(await (await fetch(`data:image/png;base64,${png}`)).blob());
+  const canvas = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
+  canvas.drawImage(picture, 0, 0);
+  const reader = new FileReader();
+  reader.readAsDataURL(new Blob([canvas.getImageData(0, 0, picture.width, picture.height).data]));
+  await new Promise((ready) => (reader.onload = ready));
+  return reader.result.split(",")[1];
+})(%s)"""
 
 
 class Person:
@@ -33,6 +44,21 @@ class Person:
 
     async def send(self, method: str, **params: Any) -> dict[str, Any]:
         return await self._connection.send(method, params, self._session)
+
+    async def fill(self, **fields: str) -> None:
+        """Write into fields of the page by their names."""
+        for name, value in fields.items():
+            field = f"main [name={json.dumps(name)}]:not([hidden], [type=hidden])"
+            await self.run(f"void (document.querySelector({json.dumps(field)}).value = {json.dumps(value)})")
+
+    async def save(self, selector: str, folder: Path) -> Path:
+        """Activate a link to a file, and wait until the browser has saved it."""
+        await self.send("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+        link = f"document.querySelector({json.dumps(selector)})"
+        file = folder / await self.run(f"{link}.download")
+        await self.run(f"void {link}.click()")
+        await eventually(file.exists)
+        return file
 
     async def run(self, expression: str) -> Any:
         """The value of an expression in the page."""
@@ -74,7 +100,10 @@ class Person:
     async def follow(self, selector: str) -> None:
         """Activate a link or a button, and wait for the page that follows."""
         await self.run("void (document.documentElement.dataset.before = '1')")
-        await self.run(f"void document.querySelector({json.dumps(selector)}).click()")
+        click = (
+            "new MouseEvent('click', {bubbles: true, cancelable: true})"  # links in pictures have no click()
+        )
+        await self.run(f"void document.querySelector({json.dumps(selector)}).dispatchEvent({click})")
         await self.sees("!document.documentElement.dataset.before && document.readyState === 'complete'")
 
     async def resize(self, width: int, *, dark: bool = False, height: int = 900) -> None:
@@ -86,18 +115,28 @@ class Person:
         await self.send("Emulation.setEmulatedMedia", features=[feature])
 
     async def picture(self, file: Path) -> None:
-        """Write a picture of the whole page."""
+        """Write a picture of the whole page; the folder is made if it is not there."""
+        await anyio.Path(file.parent).mkdir(parents=True, exist_ok=True)
         answer = await self.send("Page.captureScreenshot", captureBeyondViewport=True, format="png")
         await anyio.Path(file).write_bytes(base64.b64decode(answer["data"]))
+
+    async def pixels(self, width: int, height: int) -> bytes:
+        """The upper left part of the page: four bytes for each pixel (red, green, blue, opacity), in rows."""
+        part = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        answer = await self.send(
+            "Page.captureScreenshot", captureBeyondViewport=True, format="png", clip=part
+        )
+        await self.open("about:blank")  # the policy of our pages forbids what follows
+        return base64.b64decode(await self.run(_PIXELS % json.dumps(answer["data"])))
 
     async def with_javascript(self, *, on: bool) -> None:
         await self.send("Emulation.setScriptExecutionDisabled", value=not on)
 
 
 @asynccontextmanager
-async def chromium() -> AsyncIterator[CdpConnection]:
+async def chromium(*flags: str) -> AsyncIterator[CdpConnection]:
     """A browser for the tests of a module."""
-    with browser() as running:
+    with browser(*flags) as running:
         async with connect(running.address) as connection:
             yield connection
 

@@ -56,6 +56,15 @@ class House:
         [report] = await self.gateway.sync([server], viewer=LOCAL_USER)
         assert not report.error
 
+    async def recorded(self, lines: int, **criteria: Any) -> None:
+        """Wait until the audit trail has so many lines: those of calls that only read come soon after."""
+        with anyio.fail_after(SOON_S):
+            while True:
+                found = await self.gateway.audit_lines(LOCAL_USER, limit=lines, **criteria)
+                if len(found.lines) == lines:
+                    return
+                await anyio.sleep(0.05)
+
     def stranger(self) -> httpx2.AsyncClient:
         """A browser of a person who has not entered."""
         client = httpx2.AsyncClient(base_url=self.url, timeout=SOON_S, verify=False)

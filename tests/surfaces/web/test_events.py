@@ -90,8 +90,8 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
         yield made
 
 
-async def names_of(house: House, grant: Grant, after: str) -> set[str]:
-    """The fragments of the first event after a position."""
+async def names_of(house: House, grant: Grant, after: str, until: str = "") -> set[str]:
+    """The fragments of the first event after a position, or of all up to the one that names `until`."""
     client = await house.person(grant)
     async with client.stream("GET", "/ui/events", headers={"last-event-id": after}) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -99,9 +99,23 @@ async def names_of(house: House, grant: Grant, after: str) -> set[str]:
         async for line in answer.aiter_lines():
             if line.startswith("data: "):
                 found.add(line.removeprefix("data: "))
-            elif not line and found:
+            elif not line and found and (not until or until in found):
                 break
     return found
+
+
+async def test_a_page_of_activity_is_fetched_once_its_line_is_written(house: House) -> None:
+    """However many calls there are in a second, it is one change; the trail has their lines by then."""
+    await (await house.person()).get("/ui/")
+    admin, after = Grant(principal="local", role="admin"), house.web.changes.position
+    calls = [ToolCall(name="shop__look", arguments={"n": number}) for number in range(7)]
+    for call in calls:
+        await house.gateway.call(call, viewer=LOCAL_USER)
+    first = house.web.changes.number_of("activity")
+    assert "activity" in await names_of(house, admin, after, until="activity")
+    lines = (await house.gateway.audit_lines(LOCAL_USER, tool="shop", limit=50)).lines
+    assert len(lines) >= len(calls)
+    assert house.web.changes.number_of("activity") > first
 
 
 async def test_a_call_and_a_change_of_a_definition_name_what_pages_show_of_them(house: House) -> None:
@@ -109,7 +123,7 @@ async def test_a_call_and_a_change_of_a_definition_name_what_pages_show_of_them(
     await (await house.person()).get("/ui/")
     after = house.web.changes.position
     await house.gateway.call(ToolCall(name="shop__look", arguments={}), viewer=LOCAL_USER)
-    assert {"activity", "today", "server:shop"} <= await names_of(house, admin, after)
+    assert {"activity", "today", "server:shop"} <= await names_of(house, admin, after, until="activity")
     after = house.web.changes.position
     await house.change("bank", tool("pay", "Pay another way."))
     assert {"approvals", "tools", "servers"} <= await names_of(house, admin, after)

@@ -3,8 +3,9 @@
 import html
 import json
 import re
+import shlex
 from collections.abc import AsyncIterator
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 from tests.surfaces.web.person import Person, chromium, person
@@ -48,27 +49,22 @@ async def me(house: House, browser: CdpConnection, request: pytest.FixtureReques
     await made.open(house.url + house.web.entry_path(LOCAL_GRANT))
     await made.with_javascript(on=request.param)
     yield made
+    await made.open("about:blank")
     assert made.violations == []
-
-
-async def fill(me: Person, **fields: str) -> None:
-    for name, value in fields.items():
-        field = f"main [name={json.dumps(name)}]:not([hidden])"
-        await me.run(f"void (document.querySelector({json.dumps(field)}).value = {json.dumps(value)})")
 
 
 async def test_find_out_why_the_agent_did_not_find_a_tool(house: House, me: Person) -> None:
     """A phrase and the name of the tool; one look says why, and other texts bring the tool to the top."""
     await me.open(f"{house.url}/ui/search")
-    await fill(me, q="who wrote this line of code", expected="code__blame")
+    await me.fill(q="who wrote this line of code", expected="code__blame")
     await me.follow("main form button.main")
     text = await me.text("main .notice")
     assert "code__blame" in text
     assert "weak" in text or "no candidate" in text or "behind" in text
     address = {"q": "who wrote this line of code", "expected": "code__blame", "edit": "code__blame"}
     await me.open(f"{house.url}/ui/search?{urlencode(address)}")
-    await fill(
-        me, description="Says who wrote each line of code.", use_cases="I want to know who wrote this line"
+    await me.fill(
+        description="Says who wrote each line of code.", use_cases="I want to know who wrote this line"
     )
     await me.follow("#edit button.main")
     assert "strong" in await me.text("#edit table")
@@ -78,7 +74,7 @@ async def test_find_out_why_the_agent_did_not_find_a_tool(house: House, me: Pers
 async def test_undo_a_text_that_made_search_worse(house: House, me: Person) -> None:
     asked = {"q": "what differs between two versions", "edit": "mail__find_mail"}
     await me.open(f"{house.url}/ui/search?{urlencode(asked)}")
-    await fill(me, description="Shows what differs between two versions.")
+    await me.fill(description="Shows what differs between two versions.")
     await me.follow("#edit button.main")
     await me.follow("form[action='/ui/search/keep'] button")
     assert "Agents find mail__find_mail by these texts now" in await me.text("main .notice")
@@ -90,16 +86,24 @@ async def test_undo_a_text_that_made_search_worse(house: House, me: Person) -> N
     assert first.tool.name == "code__diff"
 
 
-async def test_call_a_tool_with_a_wrong_argument(house: House, me: Person) -> None:
-    """The fault is beside the field; with the value mended, the answer is there."""
+async def test_call_a_tool_by_hand_and_copy_its_curl_line(house: House, me: Person) -> None:
+    """A fault is beside its field; with the value mended there is an answer. The line makes the same call."""
     await me.open(f"{house.url}/ui/call/code/diff")
-    await fill(me, **{"arg:count": "many"})
+    await me.fill(**{"arg:count": "many"})
     await me.follow("main form button.main")
     assert "is not of type" in await me.text(".field-fault")
-    await fill(me, **{"arg:count": "3"})
+    await me.fill(**{"arg:count": "3"})
     await me.follow("main form button.main")
     assert "ok" in await me.text("#outcome")
     assert '"count": 3' in await me.text("#outcome pre")
+    await me.run("void getSelection().selectAllChildren(document.querySelectorAll('code.copy')[1])")
+    program, address, *options = shlex.split(await me.run("String(getSelection())"))
+    assert program == "curl"
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    name, value = given["-H"].split(": ")
+    here = house.url + urlsplit(address).path
+    answer = await house.stranger().post(here, content=given["-d"], headers={name: value})
+    assert json.loads(answer.json()["content"][0]["text"]) == {"count": 3}
 
 
 async def test_a_dropped_file_is_the_labelled_set(house: House, browser: CdpConnection) -> None:

@@ -1,4 +1,4 @@
-"""Pictures as SVG, made here: lines, bars, a sparkline and an icicle.
+"""Pictures as SVG, made here: lines, bars, a sparkline, an icicle, and a map of boxes with lines.
 
 Each has a title and a description for who does not see it, and its page shows a table of the same numbers
 (`figures` makes the rows). No attribute `style` is written: the policy of the pages forbids it. Colours are
@@ -25,6 +25,20 @@ _BOTTOM: Final = 24
 _MOST_LABELS: Final = 8
 _CHARACTER: Final = 6.5
 _TALL_ENOUGH: Final = 14
+_MAP_WIDTH: Final = 880
+_MAP_ROW: Final = 32
+_BOX: Final = 24
+_SIDES: Final = (230, 300)
+"""The widths of the boxes at the left and at the right of a map."""
+_MIDDLE: Final = 110
+_SIGN: Final = 20
+_SIGNS: Final[Mapping[str, str]] = {
+    "good": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z",  # a disc
+    "warn": "M0 -5L5 0L0 5L-5 0Z",  # a diamond
+    "bad": "M-4 -4H4V4H-4Z",  # a square
+    "quiet": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z",  # a ring
+}
+"""The shape beside each state, so that it needs no colour; the style sheet fills those of good and bad."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +63,20 @@ class Cell:
     def total(self) -> float:
         """Its weight, or the sum of its parts."""
         return sum(part.total for part in self.parts) if self.parts else max(self.weight, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A box of a map, with a note at its end and a sign if it has a tone: good, warn, bad or quiet.
+
+    The more `weight`, the thicker its line; without any the line is dashed. `href` is the page about it.
+    """
+
+    name: str
+    note: str = ""
+    tone: str = ""
+    weight: float = 0.0
+    href: str = ""
 
 
 def figures(labels: Sequence[str], series: Sequence[Series]) -> Sequence[tuple[str, Sequence[float]]]:
@@ -134,6 +162,72 @@ def icicle(root: Cell, *, title: str, desc: str, depth: int = 3, row: int = 34) 
     return _picture(_WIDTH, (depth + 1) * row, parts, title=title, desc=desc)
 
 
+def node_map(
+    left: Sequence[Node], middle: str, right: Sequence[Node], *, rest: tuple[str, str], title: str, desc: str
+) -> Markup:
+    """Boxes at both sides of one in the middle, each with a line to it; `rest` is a text below each side.
+
+    Its links are for a pointer: the page has the same ones in a table, so the keyboard skips these.
+    """
+    rows = max(len(left) + bool(rest[0]), len(right) + bool(rest[1]), 2)
+    height = rows * _MAP_ROW
+    begins, ends = (_MAP_WIDTH - _MIDDLE) / 2, (_MAP_WIDTH + _MIDDLE) / 2
+    lines, boxes = list[Markup](), list[Markup]()
+    for at, nodes in enumerate((left, right)):
+        most = max((one.weight for one in nodes), default=0.0) or 1.0
+        x = 0.0 if at == 0 else float(_MAP_WIDTH - _SIDES[1])
+        end, start = (float(_SIDES[0]), begins) if at == 0 else (x, ends)
+        top = (height - (len(nodes) + bool(rest[at])) * _MAP_ROW) / 2
+        for one in nodes:
+            middle_y = top + _MAP_ROW / 2
+            lines.append(_link(start, height / 2, end, middle_y, one, most))
+            boxes.append(_box(one, x, middle_y, _SIDES[at]))
+            top += _MAP_ROW
+        if rest[at]:
+            boxes.append(_element("text", cls="rest", x=x + 8, y=top + _MAP_ROW / 2 + 4, text=rest[at]))
+    y = f"{height / 2 - _MAP_ROW / 2:g}"
+    boxes.append(_element("rect", cls="box main", x=f"{begins:g}", y=y, width=_MIDDLE, height=_MAP_ROW, rx=6))
+    centre = {"x": f"{_MAP_WIDTH / 2:g}", "y": f"{height / 2 + 4:g}", "text-anchor": "middle"}
+    boxes.append(_element("text", cls="main", text=middle, **centre))
+    return _svg(_MAP_WIDTH, height, [*lines, *boxes], title=title, desc=desc, role="group")
+
+
+def _link(x: float, y: float, end_x: float, end_y: float, node: Node, most: float) -> Markup:
+    bend = (x + end_x) / 2
+    kind = "link" if node.weight else "link idle"
+    path = f"M{x:.1f} {y:.1f}C{bend:.1f} {y:.1f} {bend:.1f} {end_y:.1f} {end_x:.1f} {end_y:.1f}"
+    width = {"stroke-width": f"{1 + 4 * math.sqrt(max(node.weight, 0.0) / most):.1f}"}
+    return _element("path", cls=f"{kind} {node.tone}".strip(), d=path, **width)
+
+
+def _box(node: Node, x: float, y: float, width: float) -> Markup:
+    name, note = mark_hidden(shorten(node.name, 200)), mark_hidden(shorten(node.note, 200))
+    indent = _SIGN if node.tone else 8
+    label, remark = _fitting(name, note, int((width - indent - 20) / _CHARACTER))
+    inside = [
+        _element("title", text=f"{name}: {note}" if note else name),
+        _element("rect", cls="box", x=f"{x:g}", y=f"{y - _BOX / 2:g}", width=f"{width:g}", height=_BOX, rx=4),
+        _element("text", x=f"{x + indent:g}", y=f"{y + 4:g}", text=label),
+    ]
+    if node.tone:
+        moved = f"translate({x + 10:g} {y:g})"
+        inside.append(_element("path", cls=f"sign {node.tone}", d=_SIGNS[node.tone], transform=moved))
+    if remark:
+        place = {"x": f"{x + width - 8:g}", "y": f"{y + 4:g}", "text-anchor": "end"}
+        inside.append(_element("text", cls="note", text=remark, **place))
+    if node.href:
+        return _element("a", *inside, href=node.href, tabindex=-1)
+    return _element("g", *inside)
+
+
+def _fitting(name: str, note: str, room: int) -> tuple[str, str]:
+    """A name and a note that have so many characters together; the name keeps a half, if it needs that."""
+    note_room = max(room // 2, room - len(name))
+    short_note = note if len(note) <= note_room else f"{note[: note_room - 1]}…"
+    name_room = room - len(short_note)
+    return (name if len(name) <= name_room else f"{name[: name_room - 1]}…"), short_note
+
+
 def _cells(cell: Cell, left: float, width: float, level: int, depth: int, row: int) -> Iterator[Markup]:
     if width < 0.5:  # narrower than a line  # noqa: PLR2004
         return
@@ -198,11 +292,19 @@ def _picture(width: float, height: float, parts: Sequence[Markup], *, title: str
 
 
 def _svg(
-    width: float, height: float, parts: Sequence[Markup], *, title: str, desc: str, cls: str = "", **more: str
+    width: float,
+    height: float,
+    parts: Sequence[Markup],
+    *,
+    title: str,
+    desc: str,
+    cls: str = "",
+    role: str = "img",
+    **more: str,
 ) -> Markup:
     head = [_element("title", text=title), *([_element("desc", text=desc)] if desc else [])]
     box = f"0 0 {width:g} {height:g}"
-    return _element("svg", *head, *parts, viewBox=box, role="img", cls=cls, **{"aria-label": title}, **more)
+    return _element("svg", *head, *parts, viewBox=box, role=role, cls=cls, **{"aria-label": title}, **more)
 
 
 def _element(kind: str, *inside: Markup, cls: str = "", text: str = "", **attributes: object) -> Markup:

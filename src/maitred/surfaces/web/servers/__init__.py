@@ -1,6 +1,7 @@
 """Servers: the state of each, why it is so, and what can be done about it.
 
 `trouble` says what is wrong with a server, and what helps; what a person may do, the gateway decides.
+`live_map` draws who uses which, which `recent_use` reads from the audit trail.
 To add an action, add its word to `act`, and a button to `server.html`.
 """
 
@@ -10,6 +11,8 @@ from typing import Any, Final
 
 from maitred.model.transports import is_judged
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
+from maitred.surfaces.web.servers.live_map import live_map
+from maitred.surfaces.web.servers.recent_use import MOST_LINES, recent_use
 from maitred.surfaces.web.servers.trouble import state_text, tone_of, trouble_of
 
 _DAYS: Final = 30
@@ -21,8 +24,13 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
     """All servers that the viewer may watch, and who uses them."""
     servers = visit.gateway.watched_servers(visit.viewer)
     usage = await visit.gateway.usage_by_server(_DAYS, visit.viewer)
+    recent = await recent_use(visit)
     return {
         "rows": [(one, state_text(one), tone_of(one), usage.get(one.name)) for one in servers],
+        "recent": recent,
+        "most_lines": MOST_LINES,
+        "map": live_map(servers, recent),
+        "is_audited": visit.gateway.settings.audit.enabled,
         "running": sum(tone_of(one) == "good" for one in servers),
         "tokens": sum(one.cost_tokens for one in servers),
     }
