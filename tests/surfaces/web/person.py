@@ -55,7 +55,7 @@ class Person:
         """Activate a link to a file, and wait until the browser has saved it."""
         await self.send("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
         link = f"document.querySelector({json.dumps(selector)})"
-        file = folder / await self.run(f"{link}.download")
+        file = folder / str(await self.run(f"{link}.download"))
         await self.run(f"void {link}.click()")
         await eventually(file.exists)
         return file
