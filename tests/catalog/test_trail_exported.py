@@ -107,6 +107,50 @@ async def test_the_newest_lines_come_first_in_pages_and_may_be_chosen(path: Path
         assert await chosen(since="2999") == await chosen(who="ann", tool="list") == []
 
 
+@pytest.mark.parametrize(
+    "name", ['a"b', "a%b", "a_b", "a\\\\b", "a\\nb", "\u00e4\u202e\U0001f600", "\x00", "x" * 900]
+)
+@pytest.mark.parametrize(
+    ("field", "asked_by"),
+    [
+        ("who", "who"), ("client", "client"), ("server", "server"), ("chain_id", "chain"),
+        *((field, "tool") for field in ("tool", "server", "published")),
+    ],
+)  # fmt: skip
+async def test_lines_are_chosen_by_exactly_the_name_that_is_asked_for(
+    path: Path, field: str, asked_by: str, name: str
+) -> None:
+    """Whatever characters it has, none is a wildcard; it is found in its own fields alone."""
+    likenesses = {name.replace("%", "?").replace("_", "-"), name.upper(), f"{name} ", f"a{name}", name}
+    async with AuditLog(SqliteDatabase(path)) as trail:
+        for value in likenesses:
+            act: dict[str, Any] = {"who": "w", "action": "call", field: value}
+            await trail.record(AuditEntry(**act))
+            await trail.record(AuditEntry(who="w", action="call", detail=value))
+        found = await trail.latest(AuditFilter(**{asked_by: name}))
+
+    whole = {
+        value for value in likenesses if value == name or (asked_by == "chain" and value.startswith(name))
+    }
+    assert sorted(line[field] for line in found.lines) == sorted(whole)
+
+
+@pytest.mark.parametrize("outcome", ["", "ok", "begun", "failed", "tool_error"])
+async def test_what_ended_is_chosen_by_its_outcome_alone(path: Path, outcome: str) -> None:
+    """The line that began it is never among what is chosen, whatever it ended with."""
+    ends = ("ok", "tool_error", "timeout")
+    async with AuditLog(SqliteDatabase(path)) as trail:
+        for end in ends:
+            begun = await trail.record(AuditEntry(who="a", action="call", tool="t", outcome="begun"))
+            await trail.record(AuditEntry(who="a", action="call", tool="t", outcome=end, begun=begun))
+        lost = await trail.record(AuditEntry(who="a", action="call", tool="t", outcome="begun"))
+        found = await trail.latest(AuditFilter(tool="t", outcome=outcome))
+
+    shown = {"": {"begun", *ends}, "failed": {"tool_error", "timeout"}}.get(outcome, {outcome})
+    assert {line["outcome"] for line in found.lines} == shown
+    assert [line["seq"] for line in found.lines if line["outcome"] == "begun"] == [lost] * ("begun" in shown)
+
+
 async def test_what_began_and_ended_is_one_line_and_what_never_ended_is_seen(path: Path) -> None:
     """Also where a page ends between the two."""
     async with AuditLog(SqliteDatabase(path)) as trail:

@@ -202,7 +202,7 @@ async def test_what_changes_something_is_refused_with_the_reason(gateway: Gatewa
     """That what was asked for does not exist is no answer to who wants to change it."""
     changing = {
         "configure", "sync", "update_tiers", "write_use_cases", "authorize_stop", "tool_to_call",
-        "stats", "whole_catalog", "withheld_answer", "last_output", "catalog_status",
+        "stats", "spending_stats", "whole_catalog", "withheld_answer", "last_output", "catalog_status",
         "held_calls", "held_call", "decide_call",
         "register_server", "check_manifest", "decide", "case", "cases", "registrations",
         "audit_lines", "verify_audit", "make_token", "access_tokens", "revoke_tokens", "mediation_diff",

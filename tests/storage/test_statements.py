@@ -65,6 +65,18 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         lambda _: sa.select(U.histogram).where(U.day == X, U.server == X, U.raw_name == X),
     ),
     "usage: calls": (recorder._CALLS, lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day >= X)),
+    "usage: calls of a server": (
+        recorder._CALLS_OF_SERVER,
+        lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day >= X, U.server == X),
+    ),
+    "usage: call counts": (
+        recorder._CALL_COUNTS,
+        lambda _: (
+            sa.select(U.server, U.raw_name, sa.func.sum(U.calls))
+            .where(U.day >= X)
+            .group_by(U.server, U.raw_name)
+        ),
+    ),
     "usage: spent": (
         recorder._SPENT,
         lambda _: sa.select(*columns(t.spending, SPENDING)).where(t.spending.c.day >= X),
@@ -138,7 +150,12 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
     ),
     "audit: latest": (
         hash_chain._LATEST,
-        lambda _: sa.select(A.seq, A.at, A.body).where(A.seq < 1, A.at >= X).order_by(A.seq.desc()).limit(1),
+        lambda _: (
+            sa.select(A.seq, A.at, A.body)
+            .where(A.seq < 1, A.at >= X, *(A.body.like(X) for _ in range(6)))
+            .order_by(A.seq.desc())
+            .limit(1)
+        ),
     ),
     "audit: naming": (
         hash_chain._NAMING,

@@ -94,6 +94,8 @@ async def test_usage(database: Database, other: Database) -> None:
 
     [usage] = (await later.usage()).values()
     assert (usage.calls, usage.errors) == (6, 2)
+    assert list((await later.calls(days=7)).values()) == [6]
+    assert await later.calls(days=6) == {}
     [row] = await later.spending(30)
     assert (row.principal, row.lists, row.list_tokens) == ("ann", 2, 600)
     await later.prune(older_than_days=2)

@@ -17,6 +17,8 @@ from typing import Any, Final
 from maitred.storage.database import DriverConnection
 from maitred.wording import count_of
 
+BEGUN: Final = "begun"
+"""The outcome of the line that says that an act begins."""
 FAILED: Final = "failed"
 """The filter for every outcome that is no success."""
 SUCCESSES: Final = frozenset({"ok", "begun", "input_required", "registered", "changed"})
@@ -36,10 +38,14 @@ _ROWS: Final = (
 )
 _LATEST: Final = (
     "SELECT audit.seq, audit.at, audit.body FROM audit WHERE audit.seq < ? AND audit.at >= ?"
-    " ORDER BY audit.seq DESC LIMIT ?"
+    " AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ?"
+    " AND audit.body LIKE ? AND audit.body LIKE ? ORDER BY audit.seq DESC LIMIT ?"
 )
 _NAMING: Final = "SELECT audit.body FROM audit WHERE audit.seq > ? AND audit.body LIKE ?"
 _PAGE: Final = 1_000
+_SMALL_PAGE: Final = 100
+_MOST_PATTERN: Final = 400
+_NO_LETTER: Final = re.compile(r"[\\%_]")
 _NEWEST: Final = 2**62
 _DIGEST_AT_END: Final = re.compile(r',"digest":"([0-9a-f]{64})"\}\Z')
 _CHANGED: Final = re.compile(r"line \d+ was changed")
@@ -85,13 +91,32 @@ class Verification:
 class AuditFilter:
     """Which lines to return: not older than `since` (ISO 8601, UTC), of a principal, of a tool or server.
 
-    `outcome` is one of the trail, or `failed` for all that are no success.
+    `client` is the name that a client gives itself, `chain` the id of a chain or its beginning. `outcome` is
+    one of the trail, or `failed` for all that are no success.
     """
 
     since: str = ""
     who: str = ""
+    client: str = ""
+    server: str = ""
     tool: str = ""
     outcome: str = ""
+    chain: str = ""
+
+    def patterns(self) -> Sequence[str]:
+        """What the text of every line that matches is like; the database skips other lines unread.
+
+        More lines may be like this. The end of an act that matches is like this too, whatever its outcome.
+        """
+        outcome = "" if self.outcome in (FAILED, BEGUN) else self.outcome
+        return [
+            _pattern("who", self.who),
+            _pattern("client", self.client),
+            _pattern("server", self.server),
+            _pattern("", self.tool),
+            _pattern("outcome", outcome),
+            _pattern("chain_id", self.chain, is_whole=False),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +125,18 @@ class AuditLines:
 
     lines: Sequence[Mapping[str, Any]]
     before: int = 0
+
+
+def _pattern(field: str, value: str, *, is_whole: bool = True) -> str:
+    """A pattern for `LIKE` of lines with a value, in one field or in any; without a value, of every line.
+
+    Characters that a pattern, or JSON, could write otherwise match any character.
+    """
+    if not value:
+        return "%"
+    text = json.dumps(value)[1:-1]
+    end = '"' if is_whole and len(text) <= _MOST_PATTERN else ""
+    return f'%{field}":"{_NO_LETTER.sub("_", text[:_MOST_PATTERN])}{end}%'
 
 
 def digest_of(body: str, key: bytes) -> str:
@@ -165,15 +202,15 @@ def latest(connection: DriverConnection, criteria: AuditFilter, before: int, lim
     """
     matches: list[Mapping[str, Any]] = []
     ended_lines: set[int] = set()
-    at = before or _NEWEST
-    while rows := connection.execute(_LATEST, (at, criteria.since, _PAGE)).fetchall():
+    at, like, page = before or _NEWEST, criteria.patterns(), min(max(2 * limit, _SMALL_PAGE), _PAGE)
+    while rows := connection.execute(_LATEST, (at, criteria.since, *like, page)).fetchall():
         for seq, when, body in rows:
             at = seq
             line = _parse_line(seq, when, body)
             ended_lines.add(line.get("begun", 0))
             if seq in ended_lines or not _matches(line, criteria):
                 continue
-            if line.get("outcome") != "begun" or not before or not _has_ended(connection, seq):
+            if line.get("outcome") != BEGUN or not before or not _has_ended(connection, seq):
                 matches.append(line)
                 if len(matches) == limit:
                     return AuditLines(lines=matches, before=at)
@@ -195,10 +232,18 @@ def _parse_line(seq: int, at: str, body: str) -> Mapping[str, Any]:
 
 def _matches(line: Mapping[str, Any], criteria: AuditFilter) -> bool:
     names = (line.get("tool"), line.get("published"), line.get("server"))
-    if criteria.who not in ("", line.get("who")) or (criteria.tool and criteria.tool not in names):
+    if criteria.who not in ("", line.get("who")) or criteria.client not in ("", line.get("client")):
+        return False
+    if criteria.server not in ("", line.get("server")):
+        return False
+    if (criteria.tool and criteria.tool not in names) or not _chain_of(line).startswith(criteria.chain):
         return False
     outcome = line.get("outcome")
     return outcome not in SUCCESSES if criteria.outcome == FAILED else criteria.outcome in ("", outcome)
+
+
+def _chain_of(line: Mapping[str, Any]) -> str:
+    return str(line.get("chain_id", ""))
 
 
 class _ChainWalk:

@@ -155,22 +155,28 @@ class AuditService:
         *,
         since: str = "",
         who: str = "",
+        client: str = "",
+        server: str = "",
         tool: str = "",
         outcome: str = "",
+        chain: str = "",
         before: int = 0,
         limit: int = 50,
     ) -> AuditLines:
         """The newest lines, the newest first, of those before a number (0: of all).
 
-        `since` is a time in the form of `moment_of`, `who` a principal, `tool` a server or either name of a
-        tool, `outcome` one of the trail, or `failed`. An empty filter matches every line.
+        `since` is a time in the form of `moment_of`, `who` a principal, `client` the name of a client, `tool`
+        a `server` or either name of a tool, `outcome` one of the trail, or `failed`, `chain` the id of a
+        chain or its beginning. An empty filter matches every line.
 
         Raises:
             NotAllowedError: The viewer may not audit.
             StoreError: The trail cannot be read.
         """
         self.require(viewer, "audit")
-        criteria = AuditFilter(since=since, who=who, tool=tool, outcome=outcome)
+        criteria = AuditFilter(
+            since=since, who=who, client=client, server=server, tool=tool, outcome=outcome, chain=chain
+        )
         return await self.trail.latest(criteria, before=before, limit=limit)
 
     async def verify(self, viewer: Viewer, known: Mark | None = None) -> Verification:

@@ -32,7 +32,7 @@ from maitred.gateway.parts import GatewayParts
 from maitred.gateway.search_reasons import Explanation, SearchReasons, TrialExplanation, TrialText
 from maitred.gateway.settings_file import SectionChange, SectionComparison, SettingsEditor, SettingsFile
 from maitred.gateway.state import GatewayState
-from maitred.gateway.stats import SpendingLedger, Stats, UsageStatistics
+from maitred.gateway.stats import SpendingLedger, SpendingStats, Stats, UsageStatistics
 from maitred.gateway.storage import Storage
 from maitred.gateway.tool_choices import ToolChoices, ToolDecisions
 from maitred.gateway.use_cases import UseCaseWriting
@@ -356,8 +356,11 @@ class Operations(ToolDecisions):
         *,
         since: str = "",
         who: str = "",
+        client: str = "",
+        server: str = "",
         tool: str = "",
         outcome: str = "",
+        chain: str = "",
         before: int = 0,
         limit: int = 50,
     ) -> AuditLines:
@@ -368,7 +371,16 @@ class Operations(ToolDecisions):
             StoreError: The trail cannot be read.
         """
         return await self._auditing.latest(
-            viewer, since=since, who=who, tool=tool, outcome=outcome, before=before, limit=limit
+            viewer,
+            since=since,
+            who=who,
+            client=client,
+            server=server,
+            tool=tool,
+            outcome=outcome,
+            chain=chain,
+            before=before,
+            limit=limit,
         )
 
     async def verify_audit(self, viewer: Viewer, known: Mark | None = None) -> Verification:
@@ -563,14 +575,24 @@ class Operations(ToolDecisions):
         self._access.check(viewer, "watch")
         return await self._figures.stats(days, raw_tokens=self._ledger.raw_tokens(viewer))
 
-    async def usage_by_server(self, days: int, viewer: Viewer) -> Mapping[str, Usage]:
-        """Figures of the use of the servers that a viewer may watch.
+    async def spending_stats(self, days: int, viewer: Viewer) -> SpendingStats:
+        """The tokens spent on finding tools, by day and principal, and the calls of each tool.
+
+        Raises:
+            NotAllowedError: The viewer may not watch.
+            StoreError: The figures cannot be read.
+        """
+        self._access.check(viewer, "watch")
+        return await self._figures.spending(days, raw_tokens=self._ledger.raw_tokens(viewer))
+
+    async def usage_by_server(self, days: int, viewer: Viewer, *, server: str = "") -> Mapping[str, Usage]:
+        """Figures of the use of the servers that a viewer may watch, or of one of them.
 
         Raises:
             NotAllowedError: The viewer may watch none.
             StoreError: The figures cannot be read.
         """
-        return await self._figures.by_server(days, {one.name for one in self._access.servers(viewer)})
+        return await self._figures.by_server(days, {one.name for one in self._access.servers(viewer)}, server)
 
     def whole_catalog(self, viewer: Viewer) -> Snapshot:
         """The present catalog as a whole, with the standing of every tool.

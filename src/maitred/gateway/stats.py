@@ -61,6 +61,18 @@ class Stats:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class SpendingStats:
+    """The tokens in a window of days by day and principal, beside the calls of tools, by name.
+
+    `raw_tokens` is the price of one raw list now.
+    """
+
+    raw_tokens: int
+    calls: Mapping[str, int]
+    spending: Sequence[Spending]
+
+
 class UsageStatistics:
     """Reads usage and computes tiers for a gateway."""
 
@@ -93,13 +105,28 @@ class UsageStatistics:
             levels=dict(levels),
         )
 
-    async def by_server(self, days: int, names: Collection[str]) -> Mapping[str, Usage]:
-        """Figures of some servers in the last `days` days: those with calls, the most used first.
+    async def spending(self, days: int, *, raw_tokens: int) -> SpendingStats:
+        """The tokens and the calls in the last `days` days; much less work than `stats`.
 
         Raises:
             StoreError: The figures cannot be read.
         """
-        found = {n: u for n, u in (await self._usage.by_server(days)).items() if u.calls and n in names}
+        snapshot, calls = self._context.snapshot, await self._usage.calls(days)
+        return SpendingStats(
+            raw_tokens=raw_tokens,
+            calls={_name(snapshot, key): number for key, number in calls.items() if number},
+            spending=await self._usage.spending(days),
+        )
+
+    async def by_server(self, days: int, names: Collection[str], server: str = "") -> Mapping[str, Usage]:
+        """Figures of some servers, or of one, in the last `days` days: those with calls, the most used first.
+
+        Raises:
+            StoreError: The figures cannot be read.
+        """
+        found = {
+            n: u for n, u in (await self._usage.by_server(days, server)).items() if u.calls and n in names
+        }
         return dict(_by_calls(found))
 
     # --- tiers --------------------------------------------------------------------------------------------

@@ -58,10 +58,10 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     gateway, viewer = visit.gateway, visit.viewer
     days = visit.query.number("days", 30)
     days = days if days in _SPANS else 30
-    stats = await gateway.stats(days, viewer=viewer)
-    ever = stats if days == _EVER_DAYS else await gateway.stats(_EVER_DAYS, viewer=viewer)
-    tools, opened = gateway.whole_catalog(viewer).tools, frozenset(ever.used)
+    stats = await gateway.spending_stats(_EVER_DAYS, viewer)
+    tools, opened = gateway.whole_catalog(viewer).tools, frozenset(stats.calls)
     by_day = _days(stats.spending, days)
+    spending = [row for row in stats.spending if row.day >= by_day[0].day]
     raw, finding = running_sums(one.raw for one in by_day), running_sums(one.finding for one in by_day)
     return {
         "days": days,
@@ -80,7 +80,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "total": _total(by_day),
         "loss": _crossing(by_day, raw, finding),
         "raw_list": stats.raw_tokens,
-        "principals": _principals(stats.spending),
+        "principals": _principals(spending),
         "family": gateway.settings.disclosure.model_family,
         "catalog": catalog(tools, opened),
         "groups": [

@@ -43,8 +43,8 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
     is_decided = is_judged(status.spec.transport)
     case = await visit.gateway.case(name, viewer=viewer) if is_decided else None
     lines = visit.gateway.last_output(name, viewer)
-    usage = await visit.gateway.usage_by_server(_DAYS, viewer)
-    recent = await _recent(visit, name)
+    usage = await visit.gateway.usage_by_server(_DAYS, viewer, server=name)
+    recent = await _recent(visit, name) if name in usage else ()
     return {
         "page_title": f"{name} · Servers",
         "server": status,
@@ -66,8 +66,8 @@ async def _recent(visit: Visit, name: str) -> Sequence[Mapping[str, Any]]:
     """The last calls of a server, if the viewer may read the audit trail."""
     if not visit.gateway.is_allowed(visit.viewer, "audit"):
         return ()
-    found = await visit.gateway.audit_lines(visit.viewer, tool=name, limit=_RECENT)
-    return [line for line in found.lines if line.get("action") == "call" and line.get("server") == name]
+    found = await visit.gateway.audit_lines(visit.viewer, server=name, limit=_RECENT)
+    return [line for line in found.lines if line.get("action") == "call"]
 
 
 async def act(visit: Visit, form: Form) -> str:

@@ -36,8 +36,9 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     calls = await held_calls_of(visit)
     saving = None
     if gateway.is_allowed(viewer, "watch"):
-        stats = await gateway.stats(_DAYS, viewer=viewer)
-        saving = _saving(stats.spending) | {"calls": stats.calls, "raw_list": stats.raw_tokens}
+        stats = await gateway.spending_stats(_DAYS, viewer)
+        calls_made = sum(stats.calls.values())
+        saving = _saving(stats.spending) | {"calls": calls_made, "raw_list": stats.raw_tokens}
     return {
         "sentence": _sentence(len(cases) + len(calls), len(troubles)),
         "calls": calls,
