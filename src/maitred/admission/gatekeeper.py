@@ -165,13 +165,16 @@ class Gatekeeper:
         approved = state.approved.definition if state and state.approved else ""
         return last or Definition(), await self._definition(approved) or Definition()
 
-    async def standing(self, server: str) -> tuple[Sequence[Event], Approval | None]:
-        """The log of a server, and its state.
+    async def standing(
+        self, server: str, events: Sequence[Event] | None = None
+    ) -> tuple[Sequence[Event], Approval | None]:
+        """The log of a server, and its state; the log is read unless it is given.
 
         Raises:
             AdmissionError: The log was altered.
         """
-        events = await self.registry.log(server)
+        if events is None:
+            events = await self.registry.log(server)
         try:
             return events, replay(events)
         except ValueError as error:
@@ -217,9 +220,14 @@ class Gatekeeper:
             basis = (approval.log, approval.state)
             await self._catalog.change(plan)
 
-    async def look(self, server: str, *, registered: bool) -> ServerApproval | None:
-        """The state of a server, with a judgement of what it published last; `None` if it is unknown."""
-        events, state = await self.standing(server)
+    async def look(
+        self, server: str, *, registered: bool, events: Sequence[Event] | None = None
+    ) -> ServerApproval | None:
+        """The state of a server, with a judgement of what it published last; `None` if it is unknown.
+
+        `events` is its log where the caller has it already.
+        """
+        events, state = await self.standing(server, events)
         if state is None:
             return None
         live = await self._definition(state.seen.definition)

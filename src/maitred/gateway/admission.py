@@ -253,7 +253,7 @@ class AdmissionService:
         Raises:
             NotAllowedError: The viewer may watch none.
         """
-        _, registered = await self._registry.everything()
+        logs, registered = await self._registry.everything()
         namesakes = await anyio.to_thread.run_sync(self._namesakes, viewer)
         found = []
         specs = self._context.settings.servers
@@ -265,7 +265,7 @@ class AdmissionService:
             self._auditing.require(viewer, "watch")
         for name in watched:
             try:
-                found.append(await self._case(name, registered.get(name), namesakes))
+                found.append(await self._case(name, registered.get(name), namesakes, logs.get(name, ())))
             except AdmissionError as error:  # its log was altered; the others can be decided on
                 source = registered[name].source if name in registered else CONFIGURATION
                 why = error.reason
@@ -457,10 +457,16 @@ class AdmissionService:
             self._last_namesakes = ((by_server, servers), finder)
         return finder
 
-    async def _case(self, name: str, registration: Registration | None, namesakes: LookalikeFinder) -> Case:
+    async def _case(
+        self,
+        name: str,
+        registration: Registration | None,
+        namesakes: LookalikeFinder,
+        events: Sequence[Event] | None = None,
+    ) -> Case:
         spec = self._context.settings.servers.get(name)
         registered = self._is_distrusted(name)
-        found = await self._gatekeeper.look(name, registered=registered)
+        found = await self._gatekeeper.look(name, registered=registered, events=events)
         if found is None:  # of the configuration, and never discovered
             withheld = spec.withheld if spec else ""
             return Case(server=name, source=CONFIGURATION, state="approved", awaits=False, withheld=withheld)
