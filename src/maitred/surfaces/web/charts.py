@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from maitred.surfaces.web.text import mark_hidden, shorten
 
@@ -310,8 +310,6 @@ def _svg(
 def _element(kind: str, *inside: Markup, cls: str = "", text: str = "", **attributes: object) -> Markup:
     """An element of SVG; every value is marked and escaped."""
     every: Mapping[str, object] = {"class": cls, **attributes} if cls else attributes
-    written = Markup("").join(
-        Markup(' {}="{}"').format(name, mark_hidden(str(value))) for name, value in every.items()
-    )
+    written = "".join(f' {escape(name)}="{escape(mark_hidden(str(value)))}"' for name, value in every.items())
     body = Markup("").join(inside) + mark_hidden(text)
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(kind), written, body)  # noqa: S704  # kinds are ours
+    return Markup(f"<{kind}{written}>{body}</{kind}>")  # noqa: S704  # kinds are ours, the rest is escaped
