@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
+from tests.surfaces.web.held import HOLDS_BUYING, holding
 from tests.surfaces.web.rig import SOON_S, House, opened, tool
 from tests.surfaces.web.test_call import words_of
 
@@ -81,3 +82,15 @@ async def test_a_session_that_is_not_there_is_refused(house: House) -> None:
 async def test_who_may_not_audit_sees_nothing(house: House) -> None:
     client = await house.person(Grant(principal="x", role="operator"))
     assert (await client.get("/ui/replay")).status_code == 403
+
+
+async def test_a_session_with_a_call_that_waits_for_a_person_can_be_replayed(tmp_path: Path) -> None:
+    """Its line has the name of the tool at its server alone."""
+    async with (
+        opened(tmp_path, {"shop": [tool("buy")]}, held_calls=HOLDS_BUYING) as made,
+        holding(made, ToolCall(name="shop__buy", arguments={})),
+    ):
+        [line, *_] = (await made.gateway.audit_lines(LOCAL_USER)).lines
+        answer = await (await made.person()).get(f"/ui/replay?of={line['seq']}")
+        assert answer.status_code == 200
+        assert "call.hold buy shop" in words_of(answer.text)

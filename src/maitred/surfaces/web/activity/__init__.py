@@ -1,7 +1,8 @@
 """Activity: what principals did through the gateway, as work sessions, from the audit trail.
 
 A work session is a run of acts of one principal by one client and surface, without a pause of half an hour.
-There are no empty ones. A page is made of one page of the trail, so an old session may be cut there.
+There are no empty ones. A page is made of one page of the trail, so an old session may be cut there. The
+trail does not know the project of a client.
 To add a filter, pass it to `Gateway.audit_lines`, and add it to the form of `activity.html`.
 """
 
@@ -15,7 +16,7 @@ from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
 
 _PAGE: Final = 200
 _WITHOUT: Final = dict.fromkeys(
-    ("chain_id", "server", "tool", "outcome", "ms", "detail", "cached", "action"), ""
+    ("chain_id", "server", "tool", "published", "outcome", "ms", "detail", "cached", "action"), ""
 )
 """The fields that a line leaves out where they are empty."""
 _PAUSE: Final = timedelta(minutes=30)
@@ -29,6 +30,7 @@ _OUTCOMES: Final = (
     ("tool_error", "error of the tool"),
     ("not_allowed", "not allowed"),
 )
+_FIELDS: Final = ("tool", "who", "client", "chain", "outcome", "span")
 
 
 @dataclass(kw_only=True)
@@ -82,11 +84,13 @@ def _moment(text: Any) -> datetime:
 async def view(visit: Visit) -> Mapping[str, Any]:
     """One page of the audit trail as work sessions."""
     query = visit.query
-    fields = {name: query.text(name)[:200] for name in ("tool", "who", "outcome", "span")}
+    fields = {name: query.text(name)[:200] for name in _FIELDS}
     found = await visit.gateway.audit_lines(
         visit.viewer,
         since=moment_ago(fields["span"]),
         who=fields["who"],
+        client=fields["client"],
+        chain=fields["chain"],
         tool=fields["tool"],
         outcome=fields["outcome"],
         before=query.number("before"),

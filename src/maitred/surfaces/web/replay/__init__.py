@@ -16,7 +16,7 @@ from markupsafe import Markup
 from maitred.audit.masking import mask_value
 from maitred.errors import PathNotFoundError
 from maitred.surfaces.web.activity import FINE_OUTCOMES, WorkSession, work_sessions
-from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen
+from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
 from maitred.surfaces.web.templates import render
 
 _PAGE: Final = 500
@@ -81,12 +81,20 @@ def _end_ms(line: Mapping[str, Any]) -> float:
 
 
 async def view(visit: Visit) -> Mapping[str, Any]:
-    """The last work sessions, or the one of the address."""
+    """One page of work sessions, or the one of the address."""
     number = visit.query.number("of")
-    values: dict[str, Any] = {"work": None, "sessions": (), "is_on": visit.gateway.settings.audit.enabled}
+    values: dict[str, Any] = {"work": None, "is_on": visit.gateway.settings.audit.enabled}
     if not number:
-        found = await visit.gateway.audit_lines(visit.viewer, limit=_PAGE)
-        return values | {"sessions": [_listed(one) for one in work_sessions(found.lines)[:_LISTED]]}
+        before = visit.query.number("before")
+        found = await visit.gateway.audit_lines(visit.viewer, before=before, limit=_PAGE)
+        sessions = work_sessions(found.lines)
+        shown = sessions[:_LISTED]
+        rest = sessions[_LISTED].lines[0]["seq"] + 1 if len(sessions) > _LISTED else found.before
+        return values | {
+            "sessions": [_listed(one) for one in shown],
+            "newer": url_of("replay") if before else "",
+            "older": url_of("replay", before=rest) if rest else "",
+        }
     session = await _session(visit, number)
     acts = acts_of(session)
     return values | {
