@@ -35,6 +35,7 @@ from bench import (
     start,
     tiers,
     tokens,
+    web,
 )
 from bench.logs import quiet
 from bench.output import Markdown, Output, Page, Terminal
@@ -59,6 +60,7 @@ BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "browsing": browsing.measure,
     "page-tokens": page_tokens.measure,
     "pages": pages.measure,
+    "web": web.measure,
 }
 
 _WIDTH = 190

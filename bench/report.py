@@ -22,6 +22,7 @@ from bench.start import YARDSTICK, Starts
 from bench.tiers import CLIENTS, EVERY_S, Tiers
 from bench.tokens import Tokens
 from bench.values import Failure, Skipped, Spread
+from bench.web import MOST_BYTES, MOST_MS, WebPages
 from bench.wire import VERSIONS
 
 _TEN, _HUNDRED = 10, 100
@@ -380,6 +381,22 @@ def show_pages(out: Output, pages: Pages) -> None:
     show_failures(out, pages.failures)
 
 
+def show_web(out: Output, web: WebPages) -> None:
+    slow = sum(one.p95_ms > MOST_MS for one in web.pages)
+    caption = (
+        f"{web.tools:,} tools on {web.servers:,} servers; {web.sessions:,} work sessions, {web.lines:,} lines"
+        f" in the audit trail. Each page {web.loads} times, all in turn, by one client without a browser."
+        f" CPU: of the gateway, for a page. {slow} of {len(web.pages)} have a p95 over {MOST_MS} ms."
+        f" All scripts and styles together: {web.static_bytes:,} bytes of {MOST_BYTES:,}."
+    )
+    rows = [
+        (one.name, f"{one.bytes:,}", f"{one.p50_ms:.1f}", f"{one.p95_ms:.1f}", f"{one.cpu_ms:.1f}")
+        for one in web.pages
+    ]
+    out.table("web pages", ("page", "bytes", "p50 ms", "p95 ms", "CPU ms"), rows, caption)
+    show_failures(out, web.failures)
+
+
 SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "calls": show_calls,
     "start": show_start,
@@ -395,6 +412,7 @@ SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "browsing": show_browsing,
     "page-tokens": show_page_tokens,
     "pages": show_pages,
+    "web": show_web,
 }
 
 

@@ -108,7 +108,7 @@ async def _measure(stage: Stage, amount: _Amount) -> Tiers:
     name, path = stage.definitions()
     tools = replicate(tools_of(corpus.read(path)), amount.tools)
     async with gateway_with_tools(tools, Search(mode="lexical")) as gateway:
-        await _await_categories(gateway)
+        await await_categories(gateway)
         config = _configure(gateway, stage.folder / "tiers.yaml")
         serve = CURRENT.serve_http(config)
         async with listening(serve) as ours:
@@ -126,7 +126,7 @@ async def _measure(stage: Stage, amount: _Amount) -> Tiers:
         )
 
 
-async def _await_categories(gateway: Gateway) -> None:
+async def await_categories(gateway: Gateway) -> None:
     """Wait until every tool is in a category, so that no other process has to put it there."""
     with anyio.fail_after(_SOON_S):
         while not gateway.snapshot.placed_by:

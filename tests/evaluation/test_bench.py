@@ -1,4 +1,4 @@
-"""The benchmark's tables of calls, growth and page tools, with few calls and what they are made of."""
+"""The benchmark's tables of calls, page tools and web pages, with few calls, and what they are made of."""
 
 import tempfile
 from collections.abc import Iterator
@@ -6,16 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench import calls, pages
+from bench import calls, pages, web
 from bench.__main__ import BENCHES
 from bench.calls import DIRECT, FLOOR
 from bench.output import Markdown, Page
 from bench.replicas import replicate_servers
-from bench.report import show_calls, show_pages
+from bench.report import show_calls, show_pages, show_web
 from bench.stage import Stage
 from bench.values import QUICK
 from tests.support import corpus
 from tests.support.chromium import chromium
+
+from maitred.surfaces.web.screens import SCREENS
 
 SIZE = replace(QUICK, links=("alone",), variants=(), rounds=1, warm_up_calls=1, calls={1: 4, 8: 16})
 
@@ -65,6 +67,24 @@ def test_a_table_of_page_tools_has_all_ways_into_both_kinds_of_pages(
     for one in report.comparisons:
         assert all(way.p95_ms >= way.p50_ms > one.wait_ms for way in one.ways)
         assert one.ways[-1].cpu_ms > 0
+
+
+@pytest.mark.processor_s(300, "a catalog is made, and a gateway with its pages is measured")
+def test_a_table_of_web_pages_has_every_page_of_every_screen(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each answers with 200, also those of one tool, server or held call. Source: docs/benchmarks.md."""
+    report = web.measure(stage, SIZE)
+
+    show_web(Markdown(), report)
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    names = [row[0].removeprefix("| ") for row in rows[2:]]
+    assert report.failures == []
+    assert names[0] == web.FLOOR
+    assert {f"/ui/{page.path}" for screen in SCREENS for page in screen.pages} <= set(names)
+    assert all(one.p95_ms >= one.p50_ms > 0 for one in report.pages)
+    assert all(one.bytes > report.pages[0].bytes for one in report.pages[1:])
+    assert 0 < report.static_bytes <= web.MOST_BYTES
 
 
 def test_a_run_replaces_the_part_of_its_bench_in_a_page_and_nothing_else(tmp_path: Path) -> None:
