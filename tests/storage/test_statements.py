@@ -152,7 +152,7 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         hash_chain._LATEST,
         lambda _: (
             sa.select(A.seq, A.at, A.body)
-            .where(A.seq < 1, A.at >= X, *(A.body.like(X) for _ in range(6)))
+            .where(A.seq < 1, A.seq >= 1, A.at >= X, *(A.body.like(X) for _ in range(6)))
             .order_by(A.seq.desc())
             .limit(1)
         ),

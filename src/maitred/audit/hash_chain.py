@@ -37,7 +37,8 @@ _ROWS: Final = (
     " ORDER BY audit.seq LIMIT ?"
 )
 _LATEST: Final = (
-    "SELECT audit.seq, audit.at, audit.body FROM audit WHERE audit.seq < ? AND audit.at >= ?"
+    "SELECT audit.seq, audit.at, audit.body FROM audit"
+    " WHERE audit.seq < ? AND audit.seq >= ? AND audit.at >= ?"
     " AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ?"
     " AND audit.body LIKE ? AND audit.body LIKE ? ORDER BY audit.seq DESC LIMIT ?"
 )
@@ -136,7 +137,8 @@ def _pattern(field: str, value: str, *, is_whole: bool = True) -> str:
         return "%"
     text = json.dumps(value)[1:-1]
     end = '"' if is_whole and len(text) <= _MOST_PATTERN else ""
-    return f'%{field}":"{_NO_LETTER.sub("_", text[:_MOST_PATTERN])}{end}%'
+    start = f'{field}":"' if field else ':"'
+    return f"%{start}{_NO_LETTER.sub('_', text[:_MOST_PATTERN])}{end}%"
 
 
 def digest_of(body: str, key: bytes) -> str:
@@ -202,8 +204,10 @@ def latest(connection: DriverConnection, criteria: AuditFilter, before: int, lim
     """
     matches: list[Mapping[str, Any]] = []
     ended_lines: set[int] = set()
-    at, like, page = before or _NEWEST, criteria.patterns(), min(max(2 * limit, _SMALL_PAGE), _PAGE)
-    while rows := connection.execute(_LATEST, (at, criteria.since, *like, page)).fetchall():
+    at, page = before or _NEWEST, min(max(2 * limit, _SMALL_PAGE), _PAGE)
+    first = connection.execute(_FIRST_SINCE, (criteria.since,)).fetchone()[0] if criteria.since else 0
+    chosen = (_NEWEST if first is None else first, criteria.since, *criteria.patterns(), page)
+    while rows := connection.execute(_LATEST, (at, *chosen)).fetchall():
         for seq, when, body in rows:
             at = seq
             line = _parse_line(seq, when, body)

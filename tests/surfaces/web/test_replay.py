@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -12,9 +13,11 @@ from tests.surfaces.web.held import HOLDS_BUYING, holding
 from tests.surfaces.web.rig import SOON_S, House, opened, tool
 from tests.surfaces.web.test_call import words_of
 
+from maitred.audit.log import AuditEntry, AuditLog
 from maitred.config.settings import Audit
 from maitred.model.access import LOCAL_USER, Grant
 from maitred.model.tools import ToolCall
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 _SECRET = "ghp_" + "a1B2" * 9
@@ -94,3 +97,16 @@ async def test_a_session_with_a_call_that_waits_for_a_person_can_be_replayed(tmp
         answer = await (await made.person()).get(f"/ui/replay?of={line['seq']}")
         assert answer.status_code == 200
         assert "call.hold buy shop" in words_of(answer.text)
+
+
+async def test_a_session_of_more_than_a_day_is_replayed_whole(tmp_path: Path) -> None:
+    """One act each 20 minutes, without a pause of half an hour; what was before the pause is another one."""
+    async with opened(tmp_path, {}) as made:
+        path = Path(made.gateway.settings.catalog.path)
+        start = datetime(2026, 3, 1, tzinfo=UTC)
+        for minutes in (0, *range(60, 60 + 100 * 20, 20)):
+            at = start + timedelta(minutes=minutes)
+            async with AuditLog(SqliteDatabase(path), clock=lambda at=at: at) as trail:  # type: ignore[misc]
+                number = await trail.record(AuditEntry(who="ann", action="call"))
+        page = (await (await made.person()).get(f"/ui/replay?of={number}")).text
+        assert "100 acts" in words_of(page)

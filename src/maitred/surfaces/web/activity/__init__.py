@@ -19,7 +19,8 @@ _WITHOUT: Final = dict.fromkeys(
     ("chain_id", "server", "tool", "published", "outcome", "ms", "detail", "cached", "action"), ""
 )
 """The fields that a line leaves out where they are empty."""
-_PAUSE: Final = timedelta(minutes=30)
+PAUSE: Final = timedelta(minutes=30)
+"""After a longer pause, a principal begins another work session."""
 FINE_OUTCOMES: Final = frozenset({"ok", "begun", "input_required", "registered", "changed"})
 """The outcomes of acts that did what they should, or still may."""
 _SPANS: Final = (("", "any time"), ("1h", "last hour"), ("24h", "last day"), ("7d", "last week"))
@@ -70,7 +71,7 @@ def work_sessions(lines: Iterable[Mapping[str, Any]]) -> Sequence[WorkSession]:
     for line in lines:
         key = (str(line.get("who", "")), str(line.get("client", "")), str(line.get("surface", "")))
         session = open_ones.get(key)
-        if session is None or _moment(session.first) - _moment(line["at"]) > _PAUSE:
+        if session is None or _moment(session.first) - _moment(line["at"]) > PAUSE:
             session = open_ones[key] = WorkSession(who=key[0], client=key[1], surface=key[2])
             found.append(session)
         session.lines.append({**_WITHOUT, **line})

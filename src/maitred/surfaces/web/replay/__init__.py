@@ -8,19 +8,22 @@ To add a column, change `pieces.html`, which the page and the file share.
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from markupsafe import Markup
 
 from maitred.audit.masking import mask_value
+from maitred.audit.service import moment_of
 from maitred.errors import PathNotFoundError
-from maitred.surfaces.web.activity import FINE_OUTCOMES, WorkSession, work_sessions
+from maitred.surfaces.web.activity import FINE_OUTCOMES, PAUSE, WorkSession, work_sessions
 from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
 from maitred.surfaces.web.templates import render
 
 _PAGE: Final = 500
 _LISTED: Final = 40
+_MOST_OFTEN: Final = timedelta(days=1)
+"""How long a work session is at most, but for a few."""
 _NARROWEST: Final = 0.4
 """The least width of a bar, in percent of the session."""
 
@@ -77,7 +80,11 @@ def _ms(line: Mapping[str, Any]) -> float:
 
 
 def _end_ms(line: Mapping[str, Any]) -> float:
-    return datetime.fromisoformat(str(line["at"])).timestamp() * 1e3
+    return _moment(line).timestamp() * 1e3
+
+
+def _moment(line: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(str(line["at"]))
 
 
 async def view(visit: Visit) -> Mapping[str, Any]:
@@ -130,9 +137,13 @@ async def _session(visit: Visit, number: int) -> WorkSession:
     newest = (await gateway.audit_lines(viewer, before=number + 1, limit=1)).lines
     if not newest or newest[0]["seq"] != number:
         raise PathNotFoundError(f"replay?of={number}")
-    who = str(newest[0].get("who", ""))
-    found = await gateway.audit_lines(viewer, who=who, before=number + 1, limit=_PAGE)
-    return next(one for one in work_sessions(found.lines) if one.lines[0]["seq"] == number)
+    who, since = str(newest[0].get("who", "")), _moment(newest[0]) - _MOST_OFTEN
+    for at in (moment_of(since), ""):  # few sessions are longer, and to look at all lines takes a while
+        found = await gateway.audit_lines(viewer, since=at, who=who, before=number + 1, limit=_PAGE)
+        session = next(one for one in work_sessions(found.lines) if one.lines[0]["seq"] == number)
+        if _moment(session.lines[-1]) > since + PAUSE:
+            break
+    return session
 
 
 def _file(session: WorkSession) -> Markup:
