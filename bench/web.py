@@ -181,7 +181,7 @@ def _configure(gateway: Gateway, path: Path) -> Path:
 async def _held_call(program: Program, token: str) -> AsyncIterator[str]:
     """The id of a call that waits for a person for as long as the context."""
     headers = {"Authorization": f"Bearer {token}"}
-    call = f"/api/v1/tools/{_LIVE}/echo/call"
+    tool = f"/api/v1/tools/{_LIVE}/echo"
     async with (
         httpx2.AsyncClient(
             base_url=f"http://{_HOST}:{program.port}", headers=headers, timeout=_WAIT_S
@@ -191,7 +191,12 @@ async def _held_call(program: Program, token: str) -> AsyncIterator[str]:
         ended: list[str] = []
 
         async def wait() -> None:
-            answer = await client.post(call, json={"arguments": {"text": "hello"}})
+            with anyio.fail_after(_LIMIT_S):  # the server is listed after the start
+                while True:
+                    if (await client.get(tool)).status_code == _OK:
+                        break
+                    await anyio.sleep(_POLL_S)
+            answer = await client.post(f"{tool}/call", json={"arguments": {"text": "hello"}})
             ended.append(f"{answer.status_code}: {answer.text[:200]}")
 
         tasks.start_soon(wait)
@@ -301,7 +306,7 @@ def _queries(parts: Mapping[str, str], unused: str, replayed: str) -> Mapping[st
         "activity": [
             asked("activity", tool=parts["tool"]),
             asked("activity", who="person-7", outcome="failed"),
-            asked("activity", tool="no-such-tool"),
+            (f"{BASE}/activity?tool, never called", f"{BASE}/activity?tool=no-such-tool"),
         ],
         "replay": [asked("replay", of=replayed)],
         name: [(f"{BASE}/{name}, never called", f"{BASE}/servers/{quote(unused, safe='')}")],
