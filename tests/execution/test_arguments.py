@@ -285,3 +285,11 @@ def test_what_real_servers_publish_is_checked() -> None:
     schemas = [tool["inputSchema"] for record in corpus.read(path) for tool in record["tools"]]
 
     assert [s for s in schemas if isinstance(s, dict) and SchemaWork(s).of(200, 6) > 2_000_000] == []
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_json_does_not_have_are_refused_at_any_depth(number: float) -> None:
+    """A server would get `null`, which is neither what a rule judged nor what a person approved."""
+    [fault] = faults({}, {"a": [{"b": number}]})
+    assert "not finite" in fault
+    assert faults({}, {"a": "NaN", "b": "Infinity"}) == []

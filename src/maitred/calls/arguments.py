@@ -6,6 +6,7 @@ server checks the arguments. Patterns run with a limit, and a check that would t
 out. So no schema can stall the gateway.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from pydantic_core import to_json
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import ArgumentsError, ToolWithheldError
-from maitred.model.nesting import size_of
+from maitred.model.nesting import is_finite, size_of
 from maitred.model.schema_work import MOST_TRIES, SchemaWork
 from maitred.model.tools import Tool
 from maitred.wording import shorten_middle
@@ -25,6 +26,7 @@ from maitred.wording import shorten_middle
 log = structlog.get_logger(__name__)
 
 _KEPT = 512
+_INFINITE = re.compile(rb"NaN|Infinity")
 _MAX_FAULTS = 5
 _MAX_DEPTH = 100
 _MAX_TEXT = 300
@@ -80,9 +82,11 @@ class ArgumentChecker:
         if depth > _MAX_DEPTH:
             return [f"they are nested deeper than {_MAX_DEPTH} levels"]
         try:
-            to_json(arguments)
+            text = to_json(arguments)
         except ValueError:
             return ["they contain half a character (a lone surrogate), which cannot be sent"]
+        if _INFINITE.search(text) and not is_finite(arguments):
+            return ["they contain a number that is not finite (NaN or Infinity), which JSON does not have"]
         compiled = self._known(digest, schema_of)
         if compiled is None:
             return []

@@ -147,6 +147,7 @@ _PLAIN: Mapping[str, str] = {
     "literal_error": "must be {expected}",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le:,g}",
 }
 
 

@@ -7,13 +7,19 @@ key, and ends where the next one begins. Nothing is written here.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.tokens import AliasToken, AnchorToken
 
 from maitred.config.document import JSON_SUFFIXES, read_document
 from maitred.config.edit import value_end
 from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
+
+STAYS: Final = "must stay as it is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +105,7 @@ def check_section(path: Path, old: str, new: str, name: str, fixed: Collection[s
     faults = [(after.line([key]), f"{key}: is not a part of `{name}`, and must stay") for key in others]
     own, now = _keys_of(before.get(name)), _keys_of(after.tree.get(name))
     faults += [
-        (after.line([name, key]), f"{name}.{key}: must stay as it is")
-        for key in fixed
-        if _differs(own, now, key)
+        (after.line([name, key]), f"{name}.{key}: {STAYS}") for key in fixed if _differs(own, now, key)
     ]
     if faults:
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in sorted(faults)])
@@ -114,3 +118,11 @@ def _differs(before: dict[str, Any], after: dict[str, Any], key: str) -> bool:
 
 def _keys_of(section: Any) -> dict[str, Any]:
     return section if isinstance(section, dict) else {}
+
+
+def has_anchor(text: str) -> bool:
+    """Whether a text has anchors or aliases: a short one with them may stand for more than memory holds."""
+    try:
+        return any(isinstance(one, AnchorToken | AliasToken) for one in YAML(pure=True).scan(text))
+    except YAMLError:
+        return False  # it has a fault, which its reader reports with the line

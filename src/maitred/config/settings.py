@@ -16,7 +16,7 @@ from maitred.model.categories import Category, MendingChoice, ToolChoice
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
 
-Seconds = Annotated[float, Gt(0)]
+Seconds = Annotated[float, Gt(0), Le(31_536_000)]
 Mode = Literal["auto", "menu", "all", "categories"]
 Family = Literal["gpt", "claude", "claude-4.7"]
 SAVED = "chains"
@@ -49,7 +49,7 @@ class Disclosure:
     mode: Mode = "auto"
     model_family: Family = "gpt"
     break_even_tokens: Annotated[int, Ge(0)] = 4_000
-    first_list_wait_s: Annotated[float, Ge(0)] = 10.0
+    first_list_wait_s: Annotated[float, Ge(0), Le(3_600)] = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +185,7 @@ class VisibilitySettings:
     """
 
     mode: Literal["dynamic", "all"] = "dynamic"
-    debounce_ms: Annotated[int, Ge(0)] = 100
+    debounce_ms: Annotated[int, Ge(0), Le(60_000)] = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +254,7 @@ class Supervision:
     `window_s`, until an operator resumes it; 0 restarts is no limit.
     """
 
-    check_every_s: Annotated[float, Ge(0)] = 30.0
+    check_every_s: Annotated[float, Ge(0), Le(86_400)] = 30.0
     check_timeout_s: Seconds = 10.0
     failures: Annotated[int, Ge(1)] = 3
     restarts: Annotated[int, Ge(0)] = 5

@@ -30,7 +30,7 @@ from maitred.gateway.mediation import ToolDiff
 from maitred.gateway.override_texts import OverrideTexts
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.search_reasons import Explanation, SearchReasons, TrialExplanation, TrialText
-from maitred.gateway.settings_file import SectionChange, SectionComparison, SettingsEditor, SettingsFile
+from maitred.gateway.settings_file import SettingsEditor, SettingsMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger, SpendingStats, Stats, UsageStatistics
 from maitred.gateway.storage import Storage
@@ -44,7 +44,7 @@ from maitred.model.tools import ToolKey
 from maitred.model.usage import ToolStanding, Usage
 
 
-class Operations(ToolDecisions):
+class Operations(ToolDecisions, SettingsMethods):
     """The methods of a gateway for operators."""
 
     def __init__(
@@ -87,36 +87,6 @@ class Operations(ToolDecisions):
         """
         self._access.check(viewer, "configure")
         await self._configuring.take(settings)
-
-    async def settings_file(self, viewer: Viewer) -> SettingsFile:
-        """The configuration file by sections, with its comments and without secrets.
-
-        Raises:
-            NotAllowedError: The viewer may not configure.
-        """
-        self._access.check(viewer, "configure")
-        return await self._editor.read()
-
-    async def compare_settings(self, change: SectionChange, viewer: Viewer) -> SectionComparison:
-        """What another text of a section would change, or its faults; nothing is written.
-
-        Raises:
-            NotAllowedError: The viewer may not configure, or the section is locked.
-            ConfigError: The file cannot be read.
-        """
-        self._access.check(viewer, "configure")
-        return await self._editor.compare(change, viewer)
-
-    async def apply_settings(self, change: SectionChange, viewer: Viewer) -> Path:
-        """Write another text of a section into the configuration file, and apply it; returns the file.
-
-        Raises:
-            NotAllowedError: The viewer may not configure, or the section is locked.
-            ConfigError: The file has changed since it was read, or would have faults. Nothing is applied.
-            StoreError: It is applied, but perhaps not whole, or its record is not written yet.
-        """
-        self._access.check(viewer, "configure")
-        return await self._editor.apply(change, viewer)
 
     def watched_servers(self, viewer: Viewer) -> Sequence[ServerStatus]:
         """The configured servers that a viewer may watch, in the order of the configuration.

@@ -1,7 +1,8 @@
 """The configuration file as a person reads it by a page, and a change of one section of it.
 
 What is shown has no secrets. A change is checked as a whole file, by the reader that starts a gateway. It is
-written only if the file is as the person read it, and applied at once.
+written only if the file is as the person read it, and applied at once. `SettingsMethods` has the methods of
+`Gateway` for it.
 """
 
 import hmac
@@ -21,8 +22,16 @@ from maitred.config.document import ConfigDocument, read_document, read_text
 from maitred.config.edit import rewrite
 from maitred.config.load import load, parse
 from maitred.config.redaction import redact
-from maitred.config.section_texts import SectionText, check_section, split_sections, with_section
+from maitred.config.section_texts import (
+    STAYS,
+    SectionText,
+    check_section,
+    has_anchor,
+    split_sections,
+    with_section,
+)
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
+from maitred.gateway.authorization import Authorization
 from maitred.gateway.configure import Configuration
 from maitred.gateway.settings_masking import MaskedSpan, find_secrets, without_secrets
 from maitred.gateway.settings_sections import RULES, UNKNOWN_RULE, SectionRule
@@ -36,10 +45,16 @@ _SHOWN_S: Final = 10.0
 """For how many seconds a writer waits until agents see the change."""
 _AROUND: Final = 3
 """Equal lines that are shown around a change."""
-_MOST_COMPARED: Final = 2_000
+_MOST_COMPARED: Final = 200
+"""Of longer parts that differ, all lines count as changed: it takes the cube of their number."""
+_MOST_FAULTS: Final = 100
 _UNUSUAL: Final = re.compile(r"[\x00\x80-\x9f\ud800-\udfff]|\r(?!\n)")
 """Characters that a form of a browser does not send back as they were."""
 _FAULT: Final = re.compile(r"line (\d+): (.*)", re.DOTALL)
+_NOT_SHOWN: Final = (
+    "something is wrong here; why is not shown, since it may have the value of a reference. Check the line,"
+    " or try the section without `${...}`"
+)
 _STALE: Final = "has changed since this page was read; load the section again, then repeat your change"
 _ACTION: Final = "settings.apply"
 _CLIENTS_FILE: Final = SectionRule(
@@ -130,6 +145,7 @@ class SettingsEditor:
         self._configuration = configuration
         self._auditing = auditing
         self._lock = anyio.Lock()
+        self._comparing = anyio.CapacityLimiter(1)
         self._key = secrets.token_bytes(32)  # without it, a digest would let a reader test guesses of secrets
 
     async def read(self) -> SettingsFile:
@@ -139,7 +155,8 @@ class SettingsEditor:
     async def compare(self, change: SectionChange, viewer: Viewer) -> SectionComparison:
         """What a change would do; see `Gateway.compare_settings`."""
         await self._require_editable(change, viewer)
-        return await anyio.to_thread.run_sync(self._compare, self._context.settings.source, change)
+        path = self._context.settings.source
+        return await anyio.to_thread.run_sync(self._compare, path, change, limiter=self._comparing)
 
     async def apply(self, change: SectionChange, viewer: Viewer) -> Path:
         """Write a change, and apply it; see `Gateway.apply_settings`."""
@@ -162,7 +179,8 @@ class SettingsEditor:
                 if outcome != "ok":
                     self._auditing.note(viewer, _ACTION, arguments=about, outcome=outcome, detail=change.name)
             await self._context.keeper.placed(_SHOWN_S)
-            detail = f"{change.name}: {_sum_of(_compared(path, before, change))}"
+            lines = await anyio.to_thread.run_sync(_compared, path, before, change)
+            detail = f"{change.name}: {_sum_of(lines)}"
             await self._auditing.record(viewer, _ACTION, arguments=about, detail=detail)
         return path
 
@@ -206,7 +224,7 @@ class SettingsEditor:
             self._changed(path, text, change)
         except ConfigError as error:
             first = _first_line_of(path, text, change.name)
-            faults = [_line_fault(fault, change, first) for fault in error.faults]
+            faults = [_line_fault(fault, change, first) for fault in error.faults[:_MOST_FAULTS]]
             return SectionComparison(change=change, faults=faults)
         return SectionComparison(change=change, lines=list(_shown_lines(_compared(path, text, change))))
 
@@ -233,9 +251,48 @@ class SettingsEditor:
             raise ConfigError(str(path), [f"a section may have {MOST_CHARACTERS:,} characters here"])
         if _UNUSUAL.search(change.text):
             raise ConfigError(str(path), ["the section has a control character"])
+        if has_anchor(change.text):
+            raise ConfigError(str(path), ["the section has an anchor or an alias (`&`, `*`); write it out"])
         new = with_section(path, text, change.name, change.text)
         check_section(path, text, new, change.name, RULES[change.name].fixed)
         return new
+
+
+class SettingsMethods:
+    """The methods of a gateway about its configuration file."""
+
+    _access: Authorization
+    _editor: SettingsEditor
+
+    async def settings_file(self, viewer: Viewer) -> SettingsFile:
+        """The configuration file by sections, with its comments and without secrets.
+
+        Raises:
+            NotAllowedError: The viewer may not configure.
+        """
+        self._access.check(viewer, "configure")
+        return await self._editor.read()
+
+    async def compare_settings(self, change: SectionChange, viewer: Viewer) -> SectionComparison:
+        """What another text of a section would change, or its faults; nothing is written.
+
+        Raises:
+            NotAllowedError: The viewer may not configure, or the section is locked.
+            ConfigError: The file cannot be read.
+        """
+        self._access.check(viewer, "configure")
+        return await self._editor.compare(change, viewer)
+
+    async def apply_settings(self, change: SectionChange, viewer: Viewer) -> Path:
+        """Write another text of a section into the configuration file, and apply it; returns the file.
+
+        Raises:
+            NotAllowedError: The viewer may not configure, or the section is locked.
+            ConfigError: The file has changed since it was read, or would have faults. Nothing is applied.
+            StoreError: It is applied, but perhaps not whole, or its record is not written yet.
+        """
+        self._access.check(viewer, "configure")
+        return await self._editor.apply(change, viewer)
 
 
 def _content(path: Path) -> str:
@@ -315,13 +372,17 @@ def _compared(path: Path, text: str, change: SectionChange) -> Sequence[LineChan
 
 def _line_fault(fault: str, change: SectionChange, first: int) -> LineFault:
     """A fault with its line, and the text of that line if it is one of the changed section."""
-    fault = mask_text(redact(fault))
     found = _FAULT.fullmatch(fault)
     if found is None:
-        return LineFault(line=0, text=fault)
+        return LineFault(line=0, text=mask_text(redact(fault)))
     number, lines = int(found[1]), change.text.split("\n")
     at = number - first
-    return LineFault(line=number, text=found[2], excerpt=lines[at] if 0 <= at < len(lines) else "")
+    if not 0 <= at < len(lines):
+        return LineFault(line=number, text=mask_text(redact(found[2])))
+    # What a person wrote is not masked: which of it is masked would say what the secrets of this process are.
+    is_shown = "${" not in change.text or found[2].endswith(STAYS)
+    text = found[2] if is_shown else _NOT_SHOWN
+    return LineFault(line=number, text=text, excerpt=lines[at])
 
 
 def _differences(before: str, after: str) -> Sequence[LineChange]:

@@ -1,5 +1,6 @@
 """How deeply a JSON value is nested, found level by level: recursion ends where a value is hostile."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -38,3 +39,12 @@ def size_of(value: Any, limit: int) -> tuple[int, int]:
                 deeper.extend(item)
         level = deeper
     return depth, parts
+
+
+def is_finite(value: Any) -> bool:
+    """Whether all numbers in a JSON value are finite."""
+    if isinstance(value, Mapping):
+        return all(map(is_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)

@@ -14,6 +14,7 @@ import pytest
 from tests.surfaces.web.rig import House, form_token, opened, send, tool
 
 from maitred.access.tokens import TokenRequest
+from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits, Settings
 from maitred.errors import ConfigError, NotAllowedError
 from maitred.gateway import SectionChange
@@ -450,6 +451,30 @@ async def test_of_two_people_who_apply_at_once_one_is_refused(
     assert sum("The gateway uses the new limits now." in one for one in read) == 1
     assert sum("has changed since" in one for one in read) == 1
     assert f"call_timeout_s: {house.gateway.settings.limits.call_timeout_s:.0f}" in file.read()
+
+
+async def test_a_short_text_that_stands_for_a_long_one_is_refused(
+    person: httpx2.AsyncClient, file: Written
+) -> None:
+    """An alias of an alias fills the memory when it is read."""
+    bomb = "categories:\n  a: &a {words: [x, y]}\n  b: *a\n"
+    difference = await compared(person, "categories", bomb)
+    assert "has an anchor or an alias" in difference
+
+
+async def test_what_a_person_wrote_is_not_masked_by_the_secrets_of_the_process(
+    person: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which guess is masked would say what the secret is."""
+    guess = "sk-ant-0123456789abcdef"
+    monkeypatch.setenv("KEY_OF_A_SERVER", guess)
+    SECRETS.learn(guess)
+    difference = await compared(person, "limits", f"limits:\n  {guess}: 1\n")
+    assert guess in difference
+    assert "***" not in difference
+    difference = await compared(person, "limits", "limits:\n  call_timeout_s: ${KEY_OF_A_SERVER}\n")
+    assert guess not in difference
+    assert "why is not shown" in difference
 
 
 def test_every_section_has_a_rule_and_what_counts_at_the_start_only_is_locked() -> None:

@@ -4,6 +4,7 @@ Forms are checked by the origin of the request and by a token of the session. Pa
 percent-encoded form, because names of servers and tools may contain slashes.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
@@ -44,6 +45,7 @@ _MAX_FORM: Final = 1024 * 1024
 _MAX_FIELDS: Final = 5_000
 _MOST_STREAMS: Final = 200
 _MOST_STREAMS_EACH: Final = 10
+_POSITION: Final = re.compile(r"[0-9a-f]{8}-[0-9]{1,20}")
 _COOKIE: Final = "maitred_ui"
 _HOME: Final = f"{BASE}/"
 _LIVE: Final = "maitred-live"
@@ -315,6 +317,8 @@ class _Site:
             return Response(status_code=503, headers={"Retry-After": "30"})
         session, changes = found, self._web.changes
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        if not _POSITION.fullmatch(after):
+            after = changes.position
 
         def visible(fragments: Collection[str]) -> Iterable[str]:
             return self._visible(fragments, session.viewer)
@@ -325,9 +329,7 @@ class _Site:
         async def counted() -> Any:
             streams[who] += 1
             try:
-                async for event in stream(
-                    changes, after or changes.position, visible=visible, goes_on=goes_on
-                ):
+                async for event in stream(changes, after, visible=visible, goes_on=goes_on):
                     yield event
             finally:
                 streams[who] -= 1
@@ -439,5 +441,6 @@ def _inside(address: str) -> str:
     """An address if it is one of our pages, else that of the first screen."""
     fine = address.startswith(_HOME) and address.isascii() and address.isprintable()
     parts = urlsplit(address) if fine else urlsplit("")
-    path = parts.path.startswith(_HOME) and "//" not in parts.path and "\\" not in address
+    path = parts.path.startswith(_HOME) and "\\" not in address
+    path = path and not {"", ".", ".."} & set(unquote(parts.path).strip("/").split("/"))
     return address if path and not parts.netloc and not parts.scheme else _HOME
