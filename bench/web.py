@@ -133,6 +133,7 @@ async def _measure(stage: Stage, amount: _Amount) -> WebPages:
                 "tool": tool.key.name,
                 "token": made.record.id,
                 "id": held,
+                "section": "servers",
             }
             person = _Person(program, made.token)
             taken, failures = await to_thread.run_sync(_load_all, person, parts, unused, amount.loads)
@@ -170,7 +171,8 @@ def _configure(gateway: Gateway, path: Path) -> Path:
         "search": {"mode": "lexical"},
         "held_calls": {"rules": [rule], "wait_s": _WAIT_S},
     }
-    path.write_text(json.dumps(body), encoding="utf-8")  # JSON is YAML
+    lines = [f"{section}: {json.dumps(value)}\n" for section, value in body.items()]  # JSON is YAML
+    path.write_text("".join(lines), encoding="utf-8")
     return path
 
 

@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "maitred"
 OTHERS = {
     "wording.py": "the one",
     "search/index.py": "ranks names of tools by what the index finds",
+    "gateway/settings_file.py": "shows which lines of a section change, and suggests nothing",
     "surfaces/web/approvals/review.py": "shows which words of a text changed, and suggests nothing",
 }
 

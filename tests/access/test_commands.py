@@ -85,6 +85,7 @@ EXAMPLES: Mapping[str, str] = {
     "approve": "approve x --yes",
     "calls": "calls list",
     "browser": "browser dial-in",
+    "tools": "tools --off x",
 }
 """How commands are tried that one name is not enough for."""
 WITHOUT_A_NAME = ("chains", "mediate", "approvals", "stats", "tiers", "budget", "audit", "doctor")

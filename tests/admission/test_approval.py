@@ -152,6 +152,7 @@ MOVES: dict[EventKind, set[tuple[str, str]]] = {
     "registered": {("none", "pending"), *(("withdrawn", to) for to in ("pending", "rejected", "suspended"))},
     "auto_approved": {("pending", "approved")},
     "approved": {(before, "approved") for before in SETTLED},
+    "part_approved": {("approved", "approved")},
     "rejected": {("pending", "rejected"), ("rejected", "rejected"), ("approved", "approved")},
     "suspended": {("approved", "suspended"), ("suspended", "suspended")},
     "resumed": {("suspended", to) for to in SETTLED},

@@ -81,6 +81,9 @@ async def test_a_dialog_in_a_tab_of_no_client_is_answered(tmp_path: Path, runnin
         ):
             await one.open(web.page("own", tool_script("mine")))
             await one.until(lambda: f"{web.origin}#mine" in one.known)  # the browser is watched now
-            tab = (await user.send("Target.createTarget", {"url": address}))["targetId"]
+            tab = (await user.send("Target.createTarget", {"url": "about:blank"}))["targetId"]
+            attaching = {"targetId": tab, "flatten": True}
+            session = (await user.send("Target.attachToTarget", attaching))["sessionId"]
+            await user.send("Page.navigate", {"url": address}, session)
             await one.until(lambda: f"{web.origin}#after_the_dialogs" in one.known)
             await user.send("Target.closeTarget", {"targetId": tab})
