@@ -66,6 +66,10 @@ class AllMayDecide:
     def check(self, *_: object, **__: object) -> None:
         return None
 
+    async def why_ended(self, *_: object) -> str:
+        """No token ends."""
+        return ""
+
 
 class QuickDatabase(Database):
     """One open connection to a file of SQLite, and no thread: a transaction takes a fraction of the time.

@@ -11,10 +11,11 @@ from tests.catalog.databases import execute
 from tests.gateway.rig import SOON_S
 from tests.held_calls.bank import ANN, OVER_100, Bank, Held, calling, make, opened
 
+from maitred.access.tokens import TokenRequest
 from maitred.config.settings import Audit, HoldRule
 from maitred.errors import CallerRefusedError, DecisionError, HeldCallNotFoundError, NotAllowedError
 from maitred.gateway import Gateway
-from maitred.model.access import LOCAL_USER, Grant, Viewer
+from maitred.model.access import EVERYTHING, LOCAL_USER, Grant, Viewer
 from maitred.model.asking import ELICIT
 from maitred.model.servers import ServerSpec
 
@@ -295,6 +296,23 @@ async def test_a_tool_that_changed_while_its_call_waited_is_not_called(tmp_path:
             await gateway.decide_call(held.id, "once", LOCAL_USER)
         assert "the definition of its tool changed after it was held" in call.text
         assert bank.made == []
+
+
+async def test_a_call_whose_token_was_revoked_while_it_waited_is_not_made(tmp_path: Path) -> None:
+    """Though a person approves it. Source: docs/security.md, a stolen token."""
+    bank = Bank()
+    async with opened(tmp_path, bank, OVER_100) as gateway:
+        made = await gateway.make_token(TokenRequest(name="ann", role="agent", scope=EVERYTHING), LOCAL_USER)
+        viewer = replace(ANN, grant=made.record.grant)
+        async with calling(gateway, MUCH, viewer=viewer) as (call, held):
+            await gateway.decide_call(held.id, "once", LOCAL_USER)
+        assert call.text == "done refund"
+
+        async with calling(gateway, MUCH, viewer=viewer) as (call, held):
+            await gateway.revoke_tokens(made.record.id, LOCAL_USER)
+            await gateway.decide_call(held.id, "once", LOCAL_USER)
+        assert "was revoked on" in call.text
+        assert len(bank.made) == 1
 
 
 async def test_rules_that_changed_while_a_call_waited_ask_again(tmp_path: Path) -> None:

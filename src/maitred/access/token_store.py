@@ -190,14 +190,24 @@ class Grants:
         row = await self._look_up(match[1])
         if row is None or not hmac.compare_digest(row.digest, _digest(token)):
             return _UNKNOWN
-        record = row.record
+        why = self._why_refused(row.record)
+        return RefusedAccess(reason=why) if why else row.record.grant
+
+    async def why_ended(self, grant: Grant) -> str:
+        """Why a grant that a token had is refused now; empty if it goes on, or is that of no token here."""
+        if not grant.id:
+            return ""
+        row = await self._look_up(grant.id)
+        return self._why_refused(row.record) if row else f"the token {grant.id} is not known any more"
+
+    def _why_refused(self, record: TokenRecord) -> str:
         if record.revoked_at:
-            return RefusedAccess(reason=f"the token {record.id} was revoked on {record.revoked_at}")
+            return f"the token {record.id} was revoked on {record.revoked_at}"
         if record.expires_at and record.expires_at <= _text(self._clock()):
-            return RefusedAccess(reason=f"the token {record.id} expired on {record.expires_at}")
+            return f"the token {record.id} expired on {record.expires_at}"
         if record.grant.role not in ROLES:
-            return RefusedAccess(reason=f"the token {record.id} has a role that this version does not know")
-        return record.grant
+            return f"the token {record.id} has a role that this version does not know"
+        return ""
 
     async def _look_up(self, token_id: str) -> _TokenRow | None:
         cached_row, now = self._cache.get(token_id), self._monotonic()

@@ -98,6 +98,14 @@ class Authorization:
         if why := self.why_not(viewer, "call"):
             raise NotAllowedError(why)
 
+    async def why_ended(self, viewer: Viewer) -> str:
+        """Why the token of a viewer, who came with it a while ago, is refused now; empty if it goes on.
+
+        Raises:
+            StoreError: The tokens cannot be read.
+        """
+        return await self.credentials.grants.why_ended(viewer.grant)
+
     def why_not(
         self, viewer: Viewer, ability: Ability, *, tool: Tool | None = None, server: str | None = None
     ) -> str:

@@ -31,7 +31,7 @@ class SeenClient:
 
 
 class ClientRegister:
-    """The clients over MCP, the last 200 of them."""
+    """The clients over MCP: those that are connected, and the last others, 200 in all."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, ViewerEra], SeenClient] = {}
@@ -50,7 +50,8 @@ class ClientRegister:
             seen.open.add(viewer.scope)
         self._seen[key] = seen
         if len(self._seen) > _MOST:
-            del self._seen[next(iter(self._seen))]
+            oldest = next(iter(self._seen))  # if all are connected
+            del self._seen[next((key for key, one in self._seen.items() if not one.is_connected), oldest)]
 
     def leave(self, viewer: Viewer) -> None:
         """A connection has ended."""

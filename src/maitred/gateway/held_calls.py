@@ -136,6 +136,8 @@ class HeldCallService:
         session = self._session(call.viewer)
         if not await self._store.take(binding, session):
             await self._hold(call, self._held_call(call, binding, verdict, session))
+            if ended := await self._access.why_ended(call.viewer):
+                raise CallNotApprovedError(call.tool.name, f"{ended}, while the call waited.")
         self._check_same(call, binding)
         call.approval = binding
 
