@@ -107,8 +107,10 @@ async def test_a_principal_has_twenty_sessions_and_takes_those_of_no_other() -> 
 
     sessions = WebSessions(none)
     mine = [sessions.begin(Grant(principal="me", role="viewer")) for _ in range(2)]
+    admins = sessions.begin(Grant(principal="they", role="admin"))
     theirs = [sessions.begin(Grant(principal="they", role="viewer")) for _ in range(25)]
     assert [bool(await sessions.find(one)) for one in mine] == [True, True]
+    assert await sessions.find(admins), "another role under the same name is another person"
     assert [bool(await sessions.find(one)) for one in theirs] == [False] * 5 + [True] * 20
 
 

@@ -312,7 +312,7 @@ class _Site:
         found = await self._web.sessions.find(request.cookies.get(_cookie(request), ""), used=False)
         if not found:
             return Response(status_code=204)  # the browser does not connect again
-        streams, who = self._web.streams, found.viewer.principal
+        streams, who = self._web.streams, found.person
         if streams.total() >= _MOST_STREAMS or streams[who] >= _MOST_STREAMS_EACH:
             return Response(status_code=503, headers={"Retry-After": "30"})
         session, changes = found, self._web.changes

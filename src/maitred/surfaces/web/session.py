@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from maitred.errors import MaitredError
-from maitred.model.access import Grant, RefusedAccess, Viewer
+from maitred.model.access import Grant, RefusedAccess, Role, Viewer
 
 GrantOf = Callable[[str], Awaitable[Grant | RefusedAccess]]
 
@@ -55,6 +55,11 @@ class WebSession:
     outcomes: dict[str, tuple[object, Any]] = field(default_factory=dict, repr=False)
     """What actions found out, by id, with its kind (see `outcomes`)."""
     ended: bool = False
+
+    @property
+    def person(self) -> tuple[str, Role]:
+        """Whose session it is, for limits by person: the principal and the role."""
+        return self.viewer.principal, self.viewer.grant.role
 
     def notify(self, text: str, kind: NoticeKind = "done") -> None:
         """Have a sentence shown on the next page."""
@@ -119,16 +124,20 @@ class WebSessions:
         """The id of a new session; it is always a new id, whatever the browser sent."""
         session_id, now = secrets.token_urlsafe(32), self._clock()
         viewer = Viewer(grant=grant, surface="web")
-        self._make_room(grant.principal)
+        self._make_room(grant)
         self._sessions[_hash(session_id)] = WebSession(viewer=viewer, token=token, began=now, used=now)
         return session_id
 
-    def _make_room(self, principal: str) -> None:
-        """End what is over by its time, then the oldest sessions where a principal, or all, have the most."""
+    def _make_room(self, grant: Grant) -> None:
+        """End what is over by its time, then the oldest sessions where a principal, or all, have the most.
+
+        Sessions of other roles do not count: who enters without a token may have the name of an admin.
+        """
         now = self._clock()
         for key in [key for key, one in self._sessions.items() if _is_over(one, now)]:
             self._sessions.pop(key).close()
-        own = [key for key, one in self._sessions.items() if one.viewer.principal == principal]
+        who = grant.principal, grant.role
+        own = [key for key, one in self._sessions.items() if one.person == who]
         for key in own[: max(len(own) - _MOST_SESSIONS_EACH + 1, 0)]:
             self._sessions.pop(key).close()
         while len(self._sessions) >= _MOST_SESSIONS:

@@ -9,7 +9,7 @@ import anyio
 from cachetools import LRUCache
 
 from maitred.gateway import Gateway
-from maitred.model.access import Grant
+from maitred.model.access import Grant, Role
 from maitred.surfaces.web.events import FragmentChanges
 from maitred.surfaces.web.session import GrantOf, WebSessions
 
@@ -66,7 +66,7 @@ class WebState:
         self.unasked = unasked
         self.changes = FragmentChanges()
         self.memory = PageMemory(self.changes)
-        self.streams = Counter[str]()
+        self.streams = Counter[tuple[str, Role]]()
         """How many pages of each principal read the stream of changes now."""
         self.used_at = time.monotonic()
         """When a person last used a page, or until when a code is good."""
