@@ -13,7 +13,7 @@ async def test_four_clients_in_one_browser_do_not_mix_up_and_a_killed_browser_le
 ) -> None:
     """A short one; the whole is `python -m tests.browser.soak`. Source: issue 19, "Done when"."""
     found = await soak(tmp_path, steps=40, kills=2)
-    assert not any(found[name] for name in ("wrong", "hung", "left")), found
+    assert {name: found[name] for name in ("wrong", "hung", "left") if found[name]} == {}
     assert found["steps"] >= 40
     assert found["kills"] == 2
     assert found["calls that a kill ended"], found

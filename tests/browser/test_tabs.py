@@ -1,8 +1,13 @@
 """Tabs belong to the client that opened or took them: several clients in one browser do not meet."""
 
+import threading
+from functools import partial
+
 import anyio
 import pytest
 from tests.support.chromium import SOON_S, Client, Hub, Running
+from tests.support.waiting import eventually
+from tests.support.web_site import serve_site
 
 from maitred.browser.cdp import connect
 
@@ -118,6 +123,24 @@ async def test_a_tab_that_a_page_opens_belongs_to_the_client_of_the_page(
     await ann.do("switch_target", url="found")
     await ann.do("chrome_disconnect", connection_id="default")
     assert "found.html" not in await bob.do("list_targets")
+
+
+async def test_a_tab_that_is_loading_is_waited_for(client: Client) -> None:
+    """What an agent asks for after the switch is there. Source: issue 19, "Done when"."""
+    with serve_site() as web:
+        web.page("first", body='<a id="more" href="second" target="_blank">More</a>')
+        web.page("second", body="<h1>Second</h1>")
+        web.held["/second"] = threading.Event()
+        await client.do("navigate", url=f"{web.origin}/first")
+        workspace = client.toolbox._workspace
+        assert workspace is not None
+        await client.do("click_element", selector="#more")
+        await eventually(lambda: any("/second" in tab.url for tab in workspace.find().browser.tabs.values()))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(client.do, "switch_target", url="/second"))
+            await eventually(lambda: "/second" in page.tab.url if (page := workspace.find().page) else False)
+            web.held["/second"].set()
+        assert "1 of 1 elements that fit" in await client.do("query_elements", selector="h1")
 
 
 async def test_a_browser_of_one_principal_is_not_another_ones(clients: Hub) -> None:

@@ -19,6 +19,8 @@ class Site:
 
     port: int = 0
     pages: dict[str, str] = field(default_factory=dict)
+    held: dict[str, threading.Event] = field(default_factory=dict)
+    """What the texts of some paths wait for, after the heads of their answers."""
 
     @property
     def origin(self) -> str:
@@ -56,6 +58,8 @@ def serve_site(folder: str = "") -> Iterator[Site]:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.end_headers()
+            if held := made.held.get(self.path.partition("?")[0]):
+                held.wait(60)
             self.wfile.write(text.encode())
 
         def log_message(self, *_: Any) -> None:

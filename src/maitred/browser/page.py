@@ -87,6 +87,7 @@ class BrowserPage:
             ("Runtime.exceptionThrown", self._on_exception),
             ("Log.entryAdded", self._on_log),
             ("Page.javascriptDialogOpening", self._on_dialog),
+            ("Page.domContentEventFired", lambda _: self._changed()),
             ("Page.loadEventFired", self._on_load),
             ("Page.frameStartedLoading", partial(self._on_loading, is_loading=True)),
             ("Page.frameStoppedLoading", partial(self._on_loading, is_loading=False)),
@@ -226,6 +227,23 @@ class BrowserPage:
         """
         with suppress(CdpTimeoutError, CdpError):
             await self.send("Runtime.getIsolateId", timeout_s=seconds)
+
+    async def until_read(self, seconds: float) -> bool:
+        """Wait until the browser has read all of the page; its images may come later. Returns whether it has.
+
+        Raises:
+            CdpClosedError: The tab has gone.
+        """
+        with anyio.move_on_after(seconds), suppress(CdpTimeoutError):
+            while True:
+                news = self._news
+                try:
+                    if await self.evaluate("document.readyState") != "loading":
+                        return True
+                except (CdpError, BrowserFaultError):  # nothing of ours runs there, so there is nothing to ask
+                    return True
+                await news.wait()
+        return False
 
     def _changed(self) -> None:
         self.tab.pause(is_paused=self.debugger.paused is not None and not self.gone)

@@ -2,7 +2,7 @@
 
 A page is reached with the session of an admin, and a session can be stolen. So a section is locked if with it
 a stolen session could start a program, read a file, send a key elsewhere, let a caller in, or end a
-protection. Where a tool stands in the menu is open all the same, though rules and scopes may go by its
+protection. Where a tool is in the menu is open all the same, though rules and scopes may go by its
 category. A section is also locked if the gateway reads it only when it starts. What is not in the table is
 locked.
 """

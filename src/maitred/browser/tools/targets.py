@@ -8,6 +8,7 @@ from maitred.browser.errors import BrowserFaultError
 from maitred.browser.tools.base import BrowserTool, text, whole
 from maitred.browser.workspace import Attachment, Workspace
 
+_LOAD_S: Final = 30.0
 _SHOWN: Final = 200
 
 
@@ -43,7 +44,9 @@ async def _switch(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
     await found.browser.refresh()
     tab = _chosen(workspace, list(found.browser.tabs.values()), arguments)
     await workspace.use(found, tab)
-    return f"Works with {_named(tab)} now. Its debugger is off."
+    is_read = found.page is None or await found.page.until_read(_LOAD_S)
+    loading = "" if is_read else f" It is still loading after {_LOAD_S:g} s."
+    return f"Works with {_named(tab)} now. Its debugger is off.{loading}"
 
 
 def _chosen(workspace: Workspace, tabs: list[Tab], arguments: Mapping[str, Any]) -> Tab:
