@@ -240,7 +240,10 @@ class BrowserPage:
                 try:
                     if await self.evaluate("document.readyState") != "loading":
                         return True
-                except (CdpError, BrowserFaultError):  # nothing of ours runs there, so there is nothing to ask
+                except (
+                    CdpError,
+                    BrowserFaultError,
+                ):  # nothing of ours runs there, so there is nothing to ask
                     return True
                 await news.wait()
         return False
