@@ -100,6 +100,12 @@ class QuickDatabase(Database):
         with self._connection.begin():
             return [str(row[0]) for row in self._connection.exec_driver_sql(query, (name,))]
 
+    def arguments(self, held_id: str) -> str:
+        """The arguments that are stored of a call."""
+        query = "SELECT arguments FROM held_calls WHERE id = ?"
+        with self._connection.begin():
+            return str(self._connection.exec_driver_sql(query, (held_id,)).scalar_one())
+
     async def close(self) -> None:
         self._connection.close()
 

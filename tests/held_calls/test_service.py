@@ -12,6 +12,7 @@ import pytest
 from tests.catalog.databases import new_catalog
 from tests.held_calls.processes import RULES, WAIT_S, Process, World
 from tests.support.callers import Answering
+from tests.support.waiting import eventually
 
 from maitred.config.settings import HeldCallSettings, HoldRule
 from maitred.errors import CallNotApprovedError, DecisionError
@@ -118,6 +119,19 @@ async def test_an_approval_in_the_last_moment_counts(tmp_path: Path) -> None:
             await other.service.decide(held_id, "once", LOCAL_USER)
             world.now += timedelta(seconds=1)
         assert len(world.made) == 1
+
+
+async def test_arguments_of_a_call_that_was_approved_and_never_made_are_dropped(tmp_path: Path) -> None:
+    """Also if no other call is held after it."""
+    async with a_world(tmp_path, OVER_100) as world:
+        gateway, other = world.start(), world.start()
+        async with waiting(gateway, 150) as (held_id, scope):
+            scope.cancel()
+        await other.service.decide(held_id, "once", LOCAL_USER)
+        assert gateway.database.arguments(held_id) == '{"amount":150}'
+        world.now += timedelta(seconds=WAIT_S + 60)
+        await eventually(lambda: gateway.database.arguments(held_id) == "")
+    assert world.made == []
 
 
 async def test_an_approval_that_ended_is_not_called_a_missing_decision(tmp_path: Path) -> None:

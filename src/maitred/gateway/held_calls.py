@@ -106,6 +106,8 @@ class HeldCallService:
 
     async def keep_up(self) -> None:
         """Notice decisions, and send messages; never returns."""
+        if self.has_rules:  # a gateway before this one may have left something
+            self._inbox.clean_after(self._store.clock() + timedelta(seconds=self.policy.settings.wait_s))
         async with self._background:
             await self._inbox.keep_up()
 

@@ -4,15 +4,17 @@ A loop says that the gateway lives, and reads the states of those that wait. A c
 stays in the inbox until its time is up: if a person approves it, the client may make the same call again.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
 import structlog
 
 from maitred.errors import StoreError
-from maitred.held_calls.store import HeldCallStore, time_text
+from maitred.held_calls.store import GRACE, HeldCallStore, time_text
 from maitred.model.held_calls import HeldCall, HeldState
 
 log = structlog.get_logger(__name__)
@@ -54,6 +56,7 @@ class Inbox:
         self._came = anyio.Event()
         self._hint = anyio.Event()
         self._alive_at = store.clock()
+        self._clean_at: datetime | None = None
         self._is_failing = False
 
     def enter(self, held: HeldCall) -> Waiter:
@@ -64,8 +67,13 @@ class Inbox:
     def begin(self, waiter: Waiter, replaced: Collection[str]) -> None:
         """Look for the decision about a call that is stored; it took the place of calls without a client."""
         waiter.is_stored = True
+        self.clean_after(datetime.fromisoformat(waiter.held.expires_at))
         self._forget(replaced)
         self._came.set()
+
+    def clean_after(self, ended: datetime) -> None:
+        """Clean up when a call that is not decided after a time cannot be made any more."""
+        self._clean_at = max(self._clean_at or ended, ended + GRACE + timedelta(seconds=1))
 
     def exit(self, waiter: Waiter) -> None:
         """Take a call out. One that was not settled has lost its client."""
@@ -94,11 +102,14 @@ class Inbox:
         self._hint.set()
 
     async def keep_up(self) -> None:
-        """Look for decisions as long as calls wait; never returns. At the end all waiting calls expire."""
+        """Look for decisions as long as calls wait; never returns. At the end all waiting calls expire.
+
+        After that, the arguments of calls that were approved and never made are dropped, once they are void.
+        """
         try:
             while True:
                 if not self._waiters and not self._left:
-                    await self._came.wait()
+                    await self._rest()
                 self._came = anyio.Event()
                 with anyio.move_on_after(self._look_s):
                     await self._hint.wait()
@@ -108,6 +119,18 @@ class Inbox:
             if self._waiters or self._left:
                 with anyio.move_on_after(2, shield=True):
                     await self._end()
+
+    async def _rest(self) -> None:
+        """Wait for a call; clean up meanwhile, when no approval of the calls before counts any more."""
+        while not self._came.is_set():
+            seconds = (self._clean_at - self._store.clock()).total_seconds() if self._clean_at else math.inf
+            if seconds <= 0:
+                self._clean_at = None
+                with suppress(StoreError):  # the next call that is held does it
+                    await self._store.drop_old()
+                continue
+            with anyio.move_on_after(seconds):
+                await self._came.wait()
 
     async def _look(self) -> None:
         try:

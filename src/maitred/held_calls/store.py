@@ -77,7 +77,7 @@ class HeldCallStore:
             from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
 
             if now - self._cleaned_at >= _CLEANED_EVERY:
-                statements.drop_old(connection, before=time_text(now - _KEPT), now=time_text(now))
+                self._drop_old(connection)
                 self._cleaned_at = now
             if statements.waiting_of(connection, row["principal"], time_text(now), instead) >= MOST_WAITING:
                 return None
@@ -159,9 +159,19 @@ class HeldCallStore:
             from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
 
             statements.keep_alive(connection, self._gateway, time_text(now + ALIVE))
-            statements.drop_old(connection, before=time_text(now - _KEPT), now=time_text(now))
+            self._drop_old(connection)
 
         await self._database.write(keep)
+
+    async def drop_old(self) -> None:
+        """Drop what is not needed any more."""
+        await self._database.write(self._drop_old)
+
+    def _drop_old(self, connection: "Connection") -> None:
+        from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
+
+        now = self.clock()
+        statements.drop_old(connection, before=time_text(now - _KEPT), now=time_text(now))
 
     async def states(self, ids: Collection[str]) -> Mapping[str, HeldState]:
         """The states of some calls."""
