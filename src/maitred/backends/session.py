@@ -516,6 +516,7 @@ async def open_session(
     )
     async with session:
         await negotiate(session, options.era)
+        await session.tell_roots()
         lists = announced_lists(session.server_capabilities) if session.modern else ()
         async with watching(spec.name, session, lists, options.on_notice), background:
             background.start(session.logs.run)

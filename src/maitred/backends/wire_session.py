@@ -7,10 +7,11 @@ envelope stamp, its dispatcher, its handlers of requests and notifications, its 
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp_types as types
 from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession
@@ -39,6 +40,7 @@ from maitred.model.servers import EraChoice
 from maitred.model.tasks import related_task
 
 _MOST_ABOUT_TASKS = 64
+_TELL_ROOTS_S = 2.0
 _OF_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _EVERYTHING: Mapping[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
@@ -114,6 +116,8 @@ class WireSession(ClientSession):
         self.questions = QuestionTasks(callers.answer, background)
         self.logs = LogMessages(server, callers)
         self._folder = folder
+        self._asked_for_roots = False
+        self._told_roots = anyio.Event()
         self._open_about_tasks = 0
 
     async def _on_request(self, dctx: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -123,12 +127,15 @@ class WireSession(ClientSession):
             return await self.questions.handle(method, params or {})
         if callers := self.callers.of_tasks.get(related_task(params)):
             return await self._ask_about_task(callers[-1], method, params or {})
-        try:
+        if method != LIST_ROOTS or not self._folder:
             return await self.callers.answer(method, params or {}, waits=not self._folder)
+        self._asked_for_roots = True
+        try:
+            return await self.callers.answer(method, params or {}, waits=False)
         except MCPError:
-            if method == LIST_ROOTS and self._folder:
-                return _roots_in(self._folder)
-            raise
+            return _roots_in(self._folder)
+        finally:
+            self._told_roots.set()
 
     async def _ask_about_task(self, caller: Caller, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if self._open_about_tasks >= _MOST_ABOUT_TASKS:
@@ -156,6 +163,24 @@ class WireSession(ClientSession):
             callers.remove(caller)
             if not callers:
                 del self.callers.of_tasks[task_id]
+
+    async def tell_roots(self) -> None:
+        """Let a server that was just started in a folder ask for it, and take the answer in.
+
+        Some ask as soon as they are initialized, and refuse every path until they have the answer. A server
+        answers messages in their order, so one that has answered a ping has asked by then.
+        """
+        if not self._folder or self.modern:
+            return
+        with anyio.move_on_after(_TELL_ROOTS_S):
+            await self._ping()
+            if self._asked_for_roots:
+                await self._told_roots.wait()
+                await self._ping()
+
+    async def _ping(self) -> None:
+        with suppress(MCPError):  # it may know no pings, but has answered in its turn
+            await self._dispatcher.send_raw_request("ping", None, {})
 
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         if method != LOG_MESSAGE:

@@ -101,6 +101,37 @@ async def test_a_head_that_is_too_large_is_refused(data: bytes) -> None:
         assert "served" in await ask(port, ASK + b"a: b\r\n" * 90 + b"\r\n")
 
 
+async def test_a_request_that_is_not_done_at_the_end_is_told_so() -> None:
+    """As that of a call that waits for a person: it is no fault of maitred, and what became of it is said."""
+    stop, ready, asked = anyio.Event(), anyio.Event(), anyio.Event()
+    ports: list[int] = []
+    answers: list[str] = []
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            asked.set()
+            await anyio.sleep_forever()
+
+    def note(address: str) -> None:
+        ports.append(int(address.rpartition(":")[2]))
+        ready.set()
+
+    async def client() -> None:
+        answers.append(await ask(ports[0], ASK + b"\r\n"))
+
+    with anyio.fail_after(LIMIT_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(serve_http, slow, Http(port=0), stop=stop, ready=note))
+            await ready.wait()
+            tasks.start_soon(client)
+            await asked.wait()
+            stop.set()
+
+    assert answers[0].startswith("HTTP/1.1 503 ")
+    assert '"error":"ending"' in answers[0]
+    assert "one that waited for a person was not" in answers[0]
+
+
 async def test_headers_without_end_are_not_kept() -> None:
     """Who goes on sending is cut off long before 20 MB."""
     async with served() as port:

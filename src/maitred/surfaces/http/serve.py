@@ -7,17 +7,22 @@ from typing import Final
 
 import anyio
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from maitred.background import Background
 from maitred.config.sections import check_address
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
 from maitred.surfaces.http.connections import BoundedProtocol
+from maitred.surfaces.http.errors import Refusal
 
 _GRACE_S: Final = 5
 _KEEP_ALIVE_S: Final = 30
 """Clients reuse an idle connection for 4 to 5 seconds, and a request on one that closes just then is lost."""
+_ENDING: Final = (
+    "maitred ends, and this request was not done by then; a call that had left for its server may have been"
+    " made, one that waited for a person was not"
+)
 
 
 class _Server(uvicorn.Server):
@@ -39,6 +44,29 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Answering:
+    """Answers requests that are still under way when the time to end is over; uvicorn would answer 500."""
+
+    def __init__(self, app: ASGIApp, stop: anyio.Event) -> None:
+        self._app = app
+        self._stop = stop
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except anyio.get_cancelled_exc_class():
+            if not self._stop.is_set() or has_begun or scope["type"] != "http":
+                raise
+            await Refusal(503, "ending", _ENDING)(scope, receive, send)
+
+
 async def serve_http(
     app: ASGIApp,
     settings: Http,
@@ -56,7 +84,7 @@ async def serve_http(
     """
     check_address(settings)
     config = uvicorn.Config(
-        app,
+        _Answering(app, stop),
         host=settings.host,
         port=settings.port,
         log_level="warning",
