@@ -20,7 +20,7 @@ async def test_tasks_end_when_their_owner_is_left() -> None:
         finally:
             cleaned.set()
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with Background() as background:
             background.start(loop)
             await started.wait()
@@ -37,7 +37,7 @@ async def test_a_task_gets_its_arguments() -> None:
         got.append((name, number))
         done.set()
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with Background() as background:
             background.start(take, "a", 1)
             await done.wait()
@@ -65,7 +65,7 @@ async def test_a_closed_one_lets_its_tasks_go_on() -> None:
         await go.wait()
         done.set()
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with Background() as background:
             background.start(work)
             background.close()
@@ -81,7 +81,7 @@ async def test_the_error_of_a_task_reaches_the_owner() -> None:
         raise ValueError("a bug")
 
     async def own() -> None:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with Background() as background:
                 background.start(fail)
                 await anyio.sleep_forever()

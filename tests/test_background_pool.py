@@ -9,7 +9,7 @@ from maitred.background import Background, TaskPool
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 10.0
+SOON_S = 60.0
 
 
 class Runs:

@@ -15,7 +15,7 @@ from maitred.model.asking import ELICIT
 pytestmark = pytest.mark.anyio
 
 ASKED: Mapping[str, Any] = {"message": "Who?", "task": {"ttl": 1_000}}
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 class Person:

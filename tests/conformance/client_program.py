@@ -45,8 +45,8 @@ CIMD_URL = "https://conformance-test.local/client-metadata.json"
 AT_ONCE = 2
 ENDED_WELL = "the program ended without an error"
 LOGINS = 3
-LOGIN_S = 20.0
-SOON_S = 20.0
+LOGIN_S = 60.0
+SOON_S = 60.0
 SCOPES = re.compile(r"auth\.scopes to \[([^\]]+)\]")
 Act = Callable[["Session"], Awaitable[None]]
 

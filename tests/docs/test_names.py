@@ -6,11 +6,14 @@ import re
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.xdist_group("names")  # each worker would read all modules again
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "maitred"
@@ -26,9 +29,51 @@ _INSTEAD = {
 _PARTICIPLES_AND_PRONOUNS = frozenset((*HOUSE["names"]["participles"], *HOUSE["names"]["pronouns"]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModuleText:
+    """What these tests read of a module; the syntax trees of all modules together would take much memory."""
+
+    classes: Sequence[str]
+    names: Sequence[str]
+    """The module, its public classes and its public functions; methods are read with their class."""
+    prose: Sequence[tuple[int, str]]
+    """Docstrings, comments and messages with their lines, without `code`; one word alone is no message."""
+
+
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def _read(path: Path) -> ModuleText:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    return ModuleText(
+        classes=[node.name for node in nodes if isinstance(node, ast.ClassDef)],
+        names=[path.stem, *_public_names(tree)],
+        prose=[
+            *_strings(nodes, is_data=str(path.relative_to(SOURCE)) in HOUSE["words"]["data"]),
+            *_comments(text),
+        ],
+    )
+
+
+def _public_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
+            yield node.name
+
+
+def _strings(nodes: Sequence[ast.AST], *, is_data: bool) -> Iterator[tuple[int, str]]:
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            continue
+        if " " in node.value and (id(node) in docstrings or not is_data):
+            yield node.lineno, _CODE.sub("", node.value)
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _CODE.sub("", token.string)
 
 
 def _modules_of(package: str) -> list[Path]:
@@ -41,9 +86,7 @@ def _modules_of(package: str) -> list[Path]:
 
 def test_no_class_name_is_defined_twice() -> None:
     """A name found by search is the one that was meant. Source: CONTRIBUTING.md."""
-    names = Counter(
-        node.name for path in MODULES for node in ast.walk(_tree(path)) if isinstance(node, ast.ClassDef)
-    )
+    names = Counter(name for path in MODULES for name in _read(path).classes)
     assert [name for name, times in names.items() if times > 1] == []
 
 
@@ -56,38 +99,19 @@ def _is_alone(name: str) -> bool:
     return word.endswith("ed") and not several and word not in HOUSE["names"]["nouns_in_ed"]
 
 
-def _names(path: Path) -> Iterator[str]:
-    """The module, its public classes and its public functions; methods are read with their class."""
-    yield path.stem
-    for node in _tree(path).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
-            yield node.name
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_public_name_is_a_participle_or_a_pronoun_alone(package: str) -> None:
     """Verbs for functions, nouns for values, so that a call reads as a sentence. Source: CONTRIBUTING.md."""
     faults = [
-        f"{path.name}: {name}" for path in _modules_of(package) for name in _names(path) if _is_alone(name)
+        f"{path.name}: {name}"
+        for path in _modules_of(package)
+        for name in _read(path).names
+        if _is_alone(name)
     ]
     assert faults == []
 
 
 # --- words --------------------------------------------------------------------------------------------------
-
-
-def _prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Docstrings, comments and messages with their lines, without `code`; one word alone is no message."""
-    is_data = str(path.relative_to(SOURCE)) in HOUSE["words"]["data"]
-    docstrings = {id(node.value) for node in ast.walk(_tree(path)) if isinstance(node, ast.Expr)}
-    for node in ast.walk(_tree(path)):
-        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
-            continue
-        if " " in node.value and (id(node) in docstrings or not is_data):
-            yield node.lineno, _CODE.sub("", node.value)
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], _CODE.sub("", token.string)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -96,7 +120,7 @@ def test_prose_has_no_word_that_is_not_used_here(package: str) -> None:
     faults = [
         f"{path.name}:{line}: {found.group()!r}, instead: {instead}"
         for path in _modules_of(package)
-        for line, text in _prose(path)
+        for line, text in _read(path).prose
         for word, instead in _INSTEAD.items()
         for found in word.finditer(text)
     ]

@@ -159,7 +159,7 @@ async def test_a_server_that_ignores_the_end_of_its_input_is_ended_all_the_same(
         pid = house.status().health.pid or 0
         started = time.monotonic()
     assert is_gone(pid)
-    assert time.monotonic() - started < 20  # it would never end by itself
+    assert time.monotonic() - started < 60  # it would never end by itself
 
 
 async def test_a_removed_server_is_stopped_and_a_changed_one_is_started_anew(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ async def test_a_gateway_that_closes_while_servers_start_leaves_none_of_them(tmp
     pid_file = tmp_path / "pid"
     servers = {
         "a": faulty("hang-at-initialize"),
-        "b": faulty("slow-start", "60"),
+        "b": faulty("slow-start", "600"),
         "c": faulty("grandchild", str(pid_file)) | {"era": "stateless"},
         "d": faulty("ignore-eof"),
     }
@@ -163,6 +163,6 @@ async def test_a_gateway_that_closes_while_servers_start_leaves_none_of_them(tmp
         await eventually(pid_file.exists)
         pids = [health.pid or 0 for health in gateway._pool.health().values()]
         started = time.monotonic()
-    assert time.monotonic() - started < 30  # one of them would take 60 s to start
+    assert time.monotonic() - started < 60  # one of them would take 600 s to start
     assert all(is_gone(pid) for pid in [*pids, read_pid(pid_file)])
     assert os.getpid() not in pids

@@ -38,7 +38,7 @@ def _writer(write: Callable[[], Awaitable[None]], pause_s: float = 0.0) -> Batch
 async def test_what_comes_together_is_written_together() -> None:
     """One transaction for all that was collected."""
     rows = _Rows()
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with _writer(rows.write) as batches:
             for number in (1, 2, 3):
                 rows.waiting.append(number)
@@ -51,7 +51,7 @@ async def test_what_comes_together_is_written_together() -> None:
 async def test_what_still_waits_is_written_at_the_end() -> None:
     """Also if the pause is not over."""
     rows = _Rows()
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with _writer(rows.write, pause_s=3_600) as batches:
             rows.waiting.append(1)
             batches.wake()
@@ -62,7 +62,7 @@ async def test_what_still_waits_is_written_at_the_end() -> None:
 async def test_it_tries_again_and_warns_once() -> None:
     """A full disk does not fill the log; rows are written as soon as there is room."""
     rows = _Rows(failures=3)
-    with capture_logs() as logs, anyio.fail_after(30):
+    with capture_logs() as logs, anyio.fail_after(60):
         async with _writer(rows.write) as batches:
             rows.waiting.append(1)
             batches.wake()

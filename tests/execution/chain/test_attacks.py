@@ -261,7 +261,7 @@ WAITING = {
     "while a call runs": "await call_tool('begun')\nawait call_tool('hang')",
     "while many calls run": "import asyncio\n"
     "await asyncio.gather(*[call_tool('hang') for i in range(20)], call_tool('begun'))",
-    "while it sleeps": "import time\nawait call_tool('begun')\ntime.sleep(30)",
+    "while it sleeps": "import time\nawait call_tool('begun')\ntime.sleep(240)",
     "while it prints": "await call_tool('begun')\nwhile True: print('a' * 1000)",
     "while it swallows all": "await call_tool('begun')\nwhile True:\n"
     "    try: await call_tool('hang')\n    except BaseException: pass",
@@ -272,7 +272,7 @@ WAITING = {
 @pytest.mark.parametrize("code", WAITING.values(), ids=WAITING.keys())
 async def test_a_cancelled_chain_is_gone_at_once_and_the_next_one_runs(code: str, host: Host) -> None:
     begun = anyio.Event()
-    limits = ChainLimits(cpu_s=30, wall_s=60, in_flight=30)
+    limits = ChainLimits(cpu_s=120, wall_s=240, in_flight=30)
 
     async def call(tool: str, arguments: Mapping[str, Any]) -> Any:
         if tool == "begun":
@@ -290,7 +290,7 @@ async def test_a_cancelled_chain_is_gone_at_once_and_the_next_one_runs(code: str
                     await begun.wait()
                 started = time.perf_counter()
                 tasks.cancel_scope.cancel()
-            assert time.perf_counter() - started < 20  # of the 30 s that it might compute
+            assert time.perf_counter() - started < 60  # of the 120 s that it might compute
             assert host.running == 0
             assert asyncio.all_tasks() <= before | {asyncio.current_task()}
             after = await sandbox.run(ChainProgram(code="return 42"), call, limits)

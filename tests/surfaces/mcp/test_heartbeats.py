@@ -8,7 +8,7 @@ from maitred.surfaces.mcp.heartbeats import Heartbeats
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 class Waiting(Answering):

@@ -85,9 +85,9 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(park_s: float = 60) -> AsyncIterator[Rig]:
+async def rig(park_s: float = 600) -> AsyncIterator[Rig]:
     made = Rig(park_s)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with made.parked.serving():
             yield made
 

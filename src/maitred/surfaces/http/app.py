@@ -5,11 +5,15 @@ routes decode the parts.
 """
 
 from collections.abc import Awaitable
-from typing import Final
+from threading import Lock
+from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from maitred import __version__
@@ -53,7 +57,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
         title="maitred",
         version=__version__,
         description=_ABOUT,
-        openapi_url="/api/openapi.json",
+        openapi_url=None,  # see `_Description`
         docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
@@ -67,22 +71,47 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
     probes.add_routes(app, gateway, metrics)
     welcome.add_routes(app)
     answer_errors(app)
-    _describe_token(app, needed=guarded)
+    app.add_route("/api/openapi.json", _Description(app, needs_token=guarded).answer, include_in_schema=False)
     return _Encoded(CachedApp(app, pages))
 
 
-def _describe_token(app: FastAPI, *, needed: bool) -> None:
-    """Describe that all routes except the probes accept a token, and refuse a wrong one."""
-    described = app.openapi()
-    schemes = described["components"].setdefault("securitySchemes", {})
-    schemes["token"] = {"type": "http", "scheme": "bearer", "description": "A token of the gateway."}
-    text, example = ERRORS[401]
-    content = {"schema": {"$ref": "#/components/schemas/Error"}, "example": example}
-    refused = {"description": text, "content": {"application/json": content}}
-    for path, operations in described["paths"].items():
-        for operation in operations.values() if path not in OPEN else ():
-            operation["security"] = [{"token": []}] if needed else [{"token": []}, {}]
-            operation["responses"]["401"] = refused
+class _Description:
+    """The description of the API, made in a worker thread when it is first asked for.
+
+    To make it takes longer than all else when a gateway begins to listen, and few clients read it.
+    """
+
+    def __init__(self, app: FastAPI, *, needs_token: bool) -> None:
+        self._app = app
+        self._needs_token = needs_token
+        self._lock = Lock()
+        self._body = b""
+
+    def answer(self, _: Request) -> Response:
+        """Answer with the description; Starlette runs this in a thread."""
+        with self._lock:
+            if not self._body:
+                self._body = JSONResponse(self._describe()).body
+        return Response(self._body, media_type="application/json")
+
+    def _describe(self) -> dict[str, Any]:
+        """Describe all routes, and that all of them but the probes accept a token and refuse a wrong one."""
+        described = get_openapi(
+            title=self._app.title,
+            version=self._app.version,
+            description=self._app.description,
+            routes=self._app.routes,
+        )
+        schemes = described["components"].setdefault("securitySchemes", {})
+        schemes["token"] = {"type": "http", "scheme": "bearer", "description": "A token of the gateway."}
+        text, example = ERRORS[401]
+        content = {"schema": {"$ref": "#/components/schemas/Error"}, "example": example}
+        refused = {"description": text, "content": {"application/json": content}}
+        for path, operations in described["paths"].items():
+            for operation in operations.values() if path not in OPEN else ():
+                operation["security"] = [{"token": []}] if self._needs_token else [{"token": []}, {}]
+                operation["responses"]["401"] = refused
+        return described
 
 
 class _Beside:
