@@ -18,10 +18,12 @@ from tests.gateway.rig import Shown
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Disclosure, Family
+from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.budget import to_o200k_budget
 from maitred.disclosure.pages import CUMULATIVE, INDEX_TOKENS, OVERVIEW_TOKENS, CategoryLine, index, start_of
 from maitred.errors import CursorError
 from maitred.model.categories import Category, Placement
+from maitred.model.servers import Health, ServerFacts, ServerSpec
 from maitred.model.tools import RawTool
 from maitred.model.usage import ToolStanding, Usage
 
@@ -173,14 +175,57 @@ def test_the_index_costs_no_more_than_it_may(count: int) -> None:
     """It stands in a definition that every conversation pays for. Source: DESIGN 5, menu."""
     kinds = ("data", "web_automation", "code_analysis", "communication")
     lines = [
-        CategoryLine(category=Category(name=f"{kinds[n % 4]}_of_{kinds[n // 4 % 4]}"), tools=n * 7, servers=1)
+        CategoryLine(
+            category=Category(name=f"{kinds[n % 4]}_of_{kinds[n // 4 % 4]}"),
+            tools=n * 7,
+            servers=2,
+            main_servers=(f"{kinds[n % 4]}-server-{n}", f"another-{n}"),
+        )
         for n in range(count)
     ]
 
     for family in get_args(Family):
-        assert cost(index(lines, to_o200k_budget(INDEX_TOKENS, family))) <= to_o200k_budget(
-            INDEX_TOKENS, family
+        budget = to_o200k_budget(INDEX_TOKENS, family)
+        text = index(lines, tools=258, servers=30, budget_tokens=budget)
+
+        assert cost(text) <= budget
+        assert text.startswith(" 258 tools on 30 servers by category: data_of_data 0")
+        if family == "gpt":
+            assert ("data-server-0" in text) is (count <= 10), "servers are named where there is room"
+
+
+def test_a_server_is_named_once_in_the_index_and_on_one_line() -> None:
+    """Where it is most used. Its name may be any text; what is invisible in it does not reach the model."""
+    lines = [
+        CategoryLine(category=Category(name="web"), tools=5, servers=2, main_servers=("tavily", "exa")),
+        CategoryLine(category=Category(name="ai"), tools=2, servers=2, main_servers=("exa", "a\n\u202eb")),
+    ]
+
+    assert (
+        index(lines, tools=7, servers=3)
+        == " 7 tools on 3 servers by category: web 5 (tavily), ai 2 (exa, a b)."
+    )
+
+
+def test_the_list_of_thirty_servers_costs_at_most_800_tokens() -> None:
+    """However long they describe themselves; each is there, with its state. Source: document 001, budget."""
+    statuses = [
+        ServerStatus(
+            spec=ServerSpec(name=f"{NAMES[n % 5]}-{n}", transport="memory"),
+            health=Health(),
+            facts=ServerFacts(era="stateless", instructions=TEXTS[3 + n % 9]),
+            tools=n * 9,
+            cost_tokens=0,
         )
+        for n in range(30)
+    ]
+
+    entries = [status.to_entry() for status in statuses]
+
+    assert cost(as_json(entries)) <= 800
+    assert [entry["name"] for entry in entries] == [status.name for status in statuses]
+    assert "description" in entries[0]
+    assert "\u202e" not in as_json(entries)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -88,7 +88,7 @@ async def test_an_answer_that_is_relayed_has_an_entry_only_through_the_meta_tool
     assert plain["_meta"]["server/own"] == [1]
     assert LEDGER_KEY not in plain["_meta"]
     assert relayed["_meta"]["server/own"] == [1]
-    assert relayed["content"] == plain["content"]
+    assert [block["text"] for block in relayed["content"]] == [block["text"] for block in plain["content"]]
     assert entry(relayed)["answer"] == len("files/read") // 4
     assert entry(relayed)["spent_today"] == 0
 

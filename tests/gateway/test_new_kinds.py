@@ -330,7 +330,9 @@ async def test_a_new_meta_tool_is_listed_and_answered(
             called = await client.call_tool("call_tool", {"name": COUNT.name})
 
     assert [tool.name for tool in listed][-1] == COUNT.name
-    assert result.content == [types.TextContent(text="1 for local\ntool coop__fly")]
+    [content] = result.content
+    assert isinstance(content, types.TextContent)
+    assert content.text == "1 for local\ntool coop__fly"
     assert result.meta is not None
     assert "maitred/tokens" in result.meta
     assert "no argument `cursors`; did you mean `cursor`?" in str(mistaken.content)

@@ -14,7 +14,7 @@ from tests.interaction.requirements import requirement
 from tests.support.corpus import tokens
 from tests.support.real_servers import SERVERS, Place, RealServer, require, serving_page, write_config
 
-from maitred.meta_tools.menu import META_TOOLS
+from maitred.meta_tools.menu import META_TOOLS, definitions
 from maitred.wording import count_of
 
 pytestmark = [pytest.mark.real, pytest.mark.anyio, pytest.mark.xdist_group("real-servers")]
@@ -60,8 +60,8 @@ async def test_the_menu_is_a_few_annotated_tools_of_500_tokens(client: Client) -
         assert tool.annotations.read_only_hint or tool.annotations.destructive_hint
         assert tool.meta == {"anthropic/alwaysLoad": True}  # for the client, which shows it to no model
     listed = [tool.model_dump(by_alias=True, exclude_none=True, exclude={"meta"}) for tool in page.tools]
-    index = "".join(listed[0]["description"].partition(" Categories: ")[1:])
-    assert index
+    index = listed[0]["description"].removeprefix(definitions()[0]["description"])
+    assert " by category: " in index
     assert tokens({"index": index}) <= 200
     listed[0]["description"] = listed[0]["description"].removesuffix(index)
     assert tokens({"tools": listed}) <= 500

@@ -350,8 +350,22 @@ def plain(result: Any) -> Json:
 def without_ledger(result: Json) -> Json:
     """A result as JSON without what the gateway says of it, which it must have.
 
-    That is the ledger's entry, whole and of plain figures, the id of the request, and whose data it is.
+    That is the ledger's entry, whole and of plain figures, the id of the request, and whose data it is. A
+    block that its server did not annotate says who should read it, and how much it matters.
     """
+    content = result["content"]
+    characters = sum(
+        len(block.get("text") or block.get("resource", {}).get("text") or "") for block in content
+    )
+    ours = [
+        {"audience": audience, "priority": 0.3 if characters > 2_000 else 0.7}
+        for audience in (["assistant"], ["user", "assistant"])
+    ]
+    assert all("annotations" in block for block in content)
+    result["content"] = [
+        {key: value for key, value in block.items() if key != "annotations" or value not in ours}
+        for block in content
+    ]
     meta = dict(result["_meta"])
     entry = meta.pop(LEDGER_KEY)
     assert meta.pop("maitred/request")

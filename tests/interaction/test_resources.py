@@ -84,10 +84,10 @@ async def test_the_resources_of_maitred_say_what_stands_behind_it(client: Client
     assert servers["counter"]["tools"] == 3
     assert servers["notes"]["description"] == "Honest in every way."
     assert "env" not in servers["notes"]
-    assert any(line.startswith("counter__add(a: num, b: num)") for line in tools)
-    assert [line.split("(")[0].strip("~") for line in tools] == sorted(
-        line.split("(")[0].strip("~") for line in tools
-    )
+    own = tools[tools.index("counter__") + 1 :]
+    assert own[0].startswith("add: ")
+    heads = [line for line in tools if line.endswith("__")]
+    assert heads == sorted(heads)
 
 
 @requirement("resource:templates")

@@ -20,6 +20,7 @@ from maitred.calls.finding import find_parts
 from maitred.calls.json_fields import parse_json
 from maitred.calls.outline import MOST_CHARS_PER_TOKEN, Estimate, break_at, clip, compact, outline, truncate
 from maitred.errors import ResultNotFoundError
+from maitred.model.annotations import annotate
 from maitred.model.pages import MARK_KEY, leading_mark
 from maitred.wording import count_of
 
@@ -208,7 +209,7 @@ class Shortener:
         kept = self._kept_blocks(blocks)
         text, mark = self._summary(principal, result, chars, kept), _mark_of(blocks)
         text = f"{mark}\n{text}" if mark else text
-        block = text_block(text, annotations={"audience": ["assistant"], "priority": 0.3})
+        block = text_block(text, annotations=annotate(len(text), is_part=True))
         return Answer(wire=result).without_field("structuredContent").with_content([block, *kept]).wire
 
     def _kept_blocks(self, blocks: Sequence[Any]) -> list[Any]:

@@ -23,6 +23,7 @@ from maitred.calls.answer import Answer, blocks_of, text_block
 from maitred.calls.outline import compact
 from maitred.calls.results import ResultPage, ResultStore
 from maitred.errors import ProtocolError
+from maitred.model.annotations import annotate
 from maitred.model.tasks import IMMEDIATE
 
 Mode = Literal["off", "warn", "redact", "block"]
@@ -194,7 +195,7 @@ class AnswerScreen:
         uri = _uri(answer)
         if kind == "contents":
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
-        block = text_block(text)
+        block = text_block(text, annotations=annotate(len(text)))
         if kind == "messages":
             return {"messages": [{"role": "user", "content": block}]}
         return {"content": [block], "isError": True}
@@ -261,7 +262,7 @@ def _led(answer: dict[str, Any], text: str, kind: Kind) -> dict[str, Any]:
     if kind == "contents":
         first: dict[str, Any] = {"uri": _uri(answer), "mimeType": "text/plain", "text": text}
         return answer | {"contents": [first, *blocks_of(answer.get("contents"))]}
-    block = text_block(text)
+    block = text_block(text, annotations=annotate(len(text)))
     if kind == "messages":
         return answer | {"messages": [{"role": "user", "content": block}, *blocks_of(answer.get("messages"))]}
     return Answer(wire=answer).with_first(block).wire

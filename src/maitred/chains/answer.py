@@ -13,6 +13,7 @@ from maitred.calls.outline import Estimate, clip, compact, outline, truncate
 from maitred.calls.results import HEADER_TOKENS, result_uri
 from maitred.chains.account import CallReceipt, ChainRun
 from maitred.chains.base import ChainFault, ChainOutcome, FaultKind
+from maitred.model.annotations import annotate
 from maitred.wording import count_of
 
 Keep = Callable[[dict[str, Any]], str]
@@ -92,8 +93,8 @@ class ChainAnswer:
 
     def to_result(self) -> dict[str, Any]:
         """The result of `tools/call`."""
-        annotations = {"audience": ["assistant"], "priority": 0.3 if self.truncated else 0.7}
-        block = {"type": "text", "text": self.text, "annotations": annotations}
+        text = self.text
+        block = {"type": "text", "text": text, "annotations": annotate(len(text), is_part=self.truncated)}
         result = {"content": [block], "structuredContent": self.to_json()}
         return result if self.ok else {**result, "isError": True}
 

@@ -1,11 +1,14 @@
 """Answers of the gateway: values for programs, each with the text that an agent reads."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from maitred.audit.masking import mask_text
-from maitred.disclosure.budget import pack
+from maitred.backends.listing import clean
+from maitred.disclosure.budget import estimate, pack
+from maitred.disclosure.views import first_sentence
 from maitred.model.servers import Health, ServerFacts, ServerSpec, State
 from maitred.model.sharing import UNSHARED, Instance, Sharing
 from maitred.model.tools import Band, Tool
@@ -16,6 +19,8 @@ NOT_NOW = "not available now"
 _FEW = 5
 _NEAREST = 3
 _REASON = 160
+_ENTRY_TOKENS = 26  # 30 servers cost less than 800 tokens
+_ENTRY_WORDS_TOKENS = 3
 
 
 NO_SERVERS: Final = (
@@ -169,6 +174,25 @@ class ServerStatus:
         """What the operator should know about the server; empty if all is well."""
         parts = parts_withheld(self.withheld_parts)
         return self.withheld or "; ".join(filter(None, (self.error or self.health.error, parts)))
+
+    def to_entry(self) -> dict[str, Any]:
+        """Return the entry in the list of all servers, within its share of tokens, for programs and agents.
+
+        A reason why all of it is withheld replaces what the server says about itself.
+        """
+        entry: dict[str, Any] = {
+            "name": self.name,
+            "tools": self.tools,
+            "status": self.health.state.value,
+        }
+        key = "withheld" if self.withheld else "description"
+        about = self.withheld or self.facts.instructions or self.facts.title
+        room = _ENTRY_TOKENS - estimate(json.dumps(entry | {key: ""}, separators=(",", ":"))) - 1
+        if about and room >= _ENTRY_WORDS_TOKENS:
+            entry[key] = first_sentence(clean(about), room)[0]
+        elif self.withheld:
+            entry[key] = ""
+        return entry
 
     def to_json(self) -> dict[str, Any]:
         """Return what a program may want to know, without values of the environment or of headers."""

@@ -6,10 +6,11 @@ an entry, and every list says how to go on.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import views
 from maitred.disclosure.answers import NOT_NOW, ServerStatus, parts_withheld
@@ -32,8 +33,15 @@ OVERVIEW_TOKENS: Final = 500
 PAGE_TOOLS: Final = 50
 HOT_TOOLS: Final = 15
 
+INDEX_LINE_TOKENS: Final = 13
+"""What a tool may cost in the index of all tools by the estimate; by exact count it is about 12."""
+
 _FRAME_TOKENS = 120
 _MARK_TOKENS = 8
+_INDEX_FRAME_TOKENS = 8
+_INDEX_SERVERS = 2
+_INDEX_CATEGORIES = 20
+_INDEX_WORDS_TOKENS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +135,16 @@ def _usage_text(summary: Summary) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryLine:
-    """A category and the tools in it and below it: their number, and the number of their servers."""
+    """A category and the tools in it and below it: their number, and the number of their servers.
+
+    `main_servers` are the most used of these servers, then those with the most tools.
+    """
 
     category: Category
     tools: int
     servers: int
     popular: Sequence[str] = ()
+    main_servers: Sequence[str] = ()
 
     @property
     def text(self) -> str:
@@ -193,12 +205,45 @@ class Categories:
         }
 
 
-def index(lines: Sequence[CategoryLine], budget_tokens: int = INDEX_TOKENS) -> str:
-    """Write the capability index: categories and their numbers of tools, as short as possible."""
+def index(
+    lines: Sequence[CategoryLine], *, tools: int, servers: int, budget_tokens: int = INDEX_TOKENS
+) -> str:
+    """Write the capability index: totals, then each category with its number of tools and main servers.
+
+    A server is named once. Where the budget is too small, fewer servers are named; each category counts more.
+    """
     tops = [line for line in lines if not line.category.parent]
-    packed = pack([f"{line.category.name} {line.tools}, " for line in tops], budget_tokens - 12)
+    if not tops:
+        return ""
+    head = f" {count_of(tools, 'tool')} on {count_of(servers, 'server')} by category: "
+    budget = budget_tokens - estimate(head) - _INDEX_FRAME_TOKENS
+    names = _index_servers(tops)
+    packed = pack(_index_entries(tops, names), budget)
+    while packed.left and names:
+        names.popitem()
+        packed = pack(_index_entries(tops, names), budget)
     more = f", +{packed.left} more" if packed.left else ""
-    return f" Categories: {''.join(packed.items).removesuffix(', ')}{more}." if tops else ""
+    return f"{head}{''.join(packed.items).removesuffix(', ')}{more}."
+
+
+def _index_servers(lines: Sequence[CategoryLine]) -> dict[str, str]:
+    """Return the servers that the index names, each with its category: the first of each category first."""
+    names: dict[str, str] = {}
+    for _ in range(_INDEX_SERVERS):
+        for line in lines[:_INDEX_CATEGORIES]:
+            if server := next((name for name in line.main_servers if name not in names), ""):
+                names[server] = line.category.name
+    return names
+
+
+def _index_entries(lines: Sequence[CategoryLine], names: Mapping[str, str]) -> list[str]:
+    """Return the entries of the index, such as `data 40 (a, b), `."""
+    entries: list[str] = []
+    for line in lines:
+        own = [views.plain_name(name) for name, category in names.items() if category == line.category.name]
+        servers = f" ({', '.join(own)})" if own else ""
+        entries.append(f"{line.category.name} {line.tools}{servers}, ")
+    return entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,6 +351,35 @@ def lines_page(
     cursor = f"{end}:{names[end - 1]}"
     more = f"({len(names) - end} more: {again} with cursor {cursor!r})"
     return Page(text="\n".join([*lines, more]), cursor=cursor)
+
+
+def tool_index(
+    tools: Sequence[Tool], not_now: Callable[[Tool], bool], cursor: str, budget_tokens: int
+) -> Page:
+    """Make a page of the index of all tools: each server once, below it its tools and what they do in short.
+
+    `tools` are sorted by published name, so those of one server follow each other. A tool that begins with
+    the name of its server is written without it.
+
+    Raises:
+        CursorError: The text is not a cursor.
+    """
+    by_name = {tool.name: tool for tool in tools}
+    above = ""
+
+    def line(name: str) -> str:
+        nonlocal above
+        tool = by_name[name]
+        start = prefix(tool.server)
+        head = f"{start}\n" if name.startswith(start) and start != above else ""
+        above = start if name.startswith(start) else ""
+        own = name.removeprefix(start)
+        rest = INDEX_LINE_TOKENS - estimate(own) - 1
+        what = views.first_sentence(tool.description or tool.title, max(rest, _INDEX_WORDS_TOKENS))[0]
+        mark = f" [{NOT_NOW}]" if not_now(tool) else ""
+        return f"{head}{own}: {what.rstrip('.')}{mark}" if what else f"{head}{own}{mark}"
+
+    return lines_page(list(by_name), line, cursor, budget_tokens)
 
 
 def server_line(status: ServerStatus, absent: str) -> str:

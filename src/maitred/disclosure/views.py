@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from maitred.backends.listing import clean
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.budget import estimate, pack
 from maitred.disclosure.signature import escape_unprintable, parameters
@@ -29,6 +30,7 @@ _NEEDS_TOKENS = 30
 _OMITTED_TOKENS = 60
 _ORIGINAL_TOKENS = 300
 _MARGIN_TOKENS = 40
+_NAME_CHARACTERS = 40
 _SENTENCE_END = re.compile(
     r"(?<=[。！？])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?:\s+|$)|\n\s*\n|\n(?=\s*[-*#•\d])"  # noqa: RUF001  # Chinese, Japanese
 )
@@ -51,6 +53,11 @@ def first_sentence(text: str, budget_tokens: int = _SENTENCE_TOKENS) -> tuple[st
     if not words_kept:  # a script without spaces, or one endless word
         words_kept = [sentence[: budget_tokens // 2]]
     return " ".join(words_kept), True
+
+
+def plain_name(name: str) -> str:
+    """Put a name of a server on one line without invisible characters, and shorten a long one."""
+    return " ".join(clean(name).split())[:_NAME_CHARACTERS]
 
 
 def line(snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS, *, nested: bool = True) -> str:

@@ -22,6 +22,7 @@ from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import LEDGER_KEY, SpendingLedger
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import LOCAL_USER, Viewer
+from maitred.model.annotations import annotate
 from maitred.model.tools import Tool, ToolCall, ToolKey
 from maitred.wording import count_of
 
@@ -224,7 +225,7 @@ class MenuLists:
     def _result(self, viewer: Viewer, text: str, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
         entry = self._ledger.answered(viewer, text)
         return {
-            "content": [{"type": "text", "text": text}],
+            "content": [{"type": "text", "text": text, "annotations": annotate(len(text))}],
             "isError": False,
             "tools": list(tools),
             "_meta": {LEDGER_KEY: entry, TOOLS_KEY: list(tools)},

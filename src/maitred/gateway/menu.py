@@ -3,6 +3,7 @@
 It is computed once for each generation of the catalog and set of visible servers, and then cached.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -27,6 +28,7 @@ WhyNot = Callable[[Tool], str]
 
 MAX_NAMES = 10
 _POPULAR = 2
+_MAIN_SERVERS = 12
 _WHY_TOKENS = 120
 _KEPT_PAGES = 2_000
 _NONE: ToolKeys = frozenset()
@@ -111,9 +113,27 @@ class Menu:
             if held:
                 standings = self._context.snapshot.standings
                 such = [tool.name for tool in popular(held, standings, _POPULAR)]
-                servers = len({tool.server for tool in held})
-                lines.append(CategoryLine(category=category, tools=len(held), servers=servers, popular=such))
+                servers = self._servers_by_use(held)
+                lines.append(
+                    CategoryLine(
+                        category=category,
+                        tools=len(held),
+                        servers=len(servers),
+                        popular=such,
+                        main_servers=servers[:_MAIN_SERVERS],
+                    )
+                )
         return lines
+
+    def _servers_by_use(self, tools: Sequence[Tool]) -> list[str]:
+        """The servers of some tools: those whose tools were called most first, then those with most tools."""
+        standings = self._context.snapshot.standings
+        calls: Counter[str] = Counter()
+        counts = Counter(tool.server for tool in tools)
+        for tool in tools if standings else ():
+            if standing := standings.get(tool.key):
+                calls[tool.server] += standing.usage.calls
+        return sorted(counts, key=lambda name: (-calls[name], -counts[name], name))
 
     def _in_order(self) -> list[Any]:
         found = self._context.categories
@@ -154,7 +174,13 @@ class Menu:
         return self.kept("index", self._index)
 
     def _index(self) -> str:
-        return pages.index(self._listable_lines(), self._context.budget(pages.INDEX_TOKENS))
+        tools = self._context.listable()
+        return pages.index(
+            self._listable_lines(),
+            tools=len(tools),
+            servers=len({tool.server for tool in tools}),
+            budget_tokens=self._context.budget(pages.INDEX_TOKENS),
+        )
 
     def _listable_lines(self) -> list[CategoryLine]:
         return self.kept("listable lines", lambda: self._lines(self._context.listable()))
@@ -224,7 +250,7 @@ class Menu:
             budget_tokens=self._context.budget(pages.PAGE_TOKENS),
         )
 
-    def _all(self, name: str) -> tuple[list[Tool], list[str]]:
+    def _all(self, name: str = "") -> tuple[list[Tool], list[str]]:
         """All tools that may be shown, by name."""
         tools = [tool for tool in self._context.visible_tools() if tool.name.startswith(name)]
         return tools, [tool.name for tool in tools]
@@ -259,7 +285,7 @@ class Menu:
     def browse(
         self, path: str = "", cursor: str = "", size: int = pages.PAGE_TOOLS, hidden: ToolKeys = _NONE
     ) -> Page:
-        """A page as agents read it: T0 and T1 without a path, `servers`, `categories`, or a page of T2.
+        """A page as agents read it: T0 and T1 without a path, `servers`, `categories`, `tools`, or one of T2.
 
         Raises:
             PathNotFoundError: There is no such page.
@@ -283,6 +309,9 @@ class Menu:
         if path == "categories":
             lines = {line.category.name: line.text for line in self.categories().lines}
             return pages.lines_page(list(lines), lines.__getitem__, cursor, budget)
+        if path == "tools":
+            tools, _ = self.kept(("order", "tools", ""), self._all)
+            return pages.tool_index(tools, lambda tool: tool.key in hidden, cursor, budget)
         return self.page(path, cursor, size, hidden).page
 
     # --- T3 -----------------------------------------------------------------------------------------------

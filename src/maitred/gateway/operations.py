@@ -36,7 +36,7 @@ from maitred.gateway.stats import SpendingLedger, SpendingStats, Stats, UsageSta
 from maitred.gateway.storage import Storage
 from maitred.gateway.tool_choices import ToolChoices, ToolDecisions
 from maitred.gateway.use_cases import UseCaseWriting
-from maitred.gateway.visibility import VisibilityService
+from maitred.gateway.visibility import ChangeWatcher, VisibilityService
 from maitred.mediation.llm import Estimate, ModelSpending
 from maitred.model.access import Ability, Viewer
 from maitred.model.held_calls import CallDecision, HeldCall
@@ -131,6 +131,10 @@ class Operations(ToolDecisions, SettingsMethods):
         """
         self._access.check(viewer, "watch")
         return self._visibility.unmatched(self._context.snapshot)
+
+    def watch_visibility(self, changed: ChangeWatcher) -> None:
+        """Call a function after each change of what is visible; it must not block."""
+        self._visibility.watch(changed)
 
     async def catalog_status(self, viewer: Viewer) -> Mapping[str, Any]:
         """Where the catalog is, and why it cannot be written now; empty if it can be. It is tried.

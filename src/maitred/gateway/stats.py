@@ -8,7 +8,7 @@ cost a principal today, and what the raw list would have cost. It estimates toke
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -186,6 +186,20 @@ def _name(snapshot: Snapshot, key: ToolKey) -> str:
 def _figures(usage: Usage) -> dict[str, Any]:
     rounded = replace(usage, mean_ms=round(usage.mean_ms, 1), p95_ms=round(usage.p95_ms, 1))
     return asdict(rounded) | {"success_rate": round(usage.success_rate, 4)}
+
+
+def usage_hint(snapshot: Snapshot, tools: Iterable[Tool]) -> dict[str, Any]:
+    """The calls of some tools in the window of the tiers, the share that succeeded, and when the last was.
+
+    Times are in ISO 8601. Empty if none was called. The figures are as old as the tiers.
+    """
+    used = [standing.usage for tool in tools if (standing := snapshot.standings.get(tool.key))]
+    calls = sum(usage.calls for usage in used)
+    if not calls:
+        return {}
+    errors = sum(usage.errors for usage in used)
+    last = max(usage.last_used for usage in used)
+    return {"calls": calls, "success_rate": round((calls - errors) / calls, 4), "last_used": last}
 
 
 LEDGER_KEY: Final = "maitred/tokens"

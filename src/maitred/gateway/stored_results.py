@@ -7,6 +7,7 @@ from maitred.calls.results import ResultPage, ResultStore, parse_result_uri
 from maitred.config.result_rules import ToolResultRule, rule_for
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
+from maitred.model.annotations import annotate
 from maitred.model.tools import ToolCall, ToolKey
 
 
@@ -40,7 +41,8 @@ class StoredResults:
         page = self.page(viewer, asked.result_id, asked.cursor, asked.find)
         base = call.name.partition("?")[0]
         more = f"\nThere is more: {base}?cursor={page.next_cursor}" if page.next_cursor else ""
-        return {"content": [text_block(page.text + more)]}
+        text = page.text + more
+        return {"content": [text_block(text, annotations=annotate(len(text)))]}
 
 
 class RuleChoice:

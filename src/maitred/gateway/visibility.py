@@ -10,22 +10,30 @@ belong to the instance, and calls change none. The rules themselves are pure
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
+import structlog
 from cachetools import LRUCache
 
 from maitred.backends.listing import clean
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import ToolWithheldError
 from maitred.gateway.state import GatewayState
-from maitred.model.access import Viewer
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.servers import Health, State
 from maitred.model.sharing import sharer_of
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.transports import reports_facts
 from maitred.visibility.facts import BUILT_IN, Facts, after_call, built_in
 from maitred.visibility.visibility import HiddenReason, VisibilityTable, became_visible
+
+log = structlog.get_logger(__name__)
+
+Cause = Literal["call", "report", "restart", "state", "rules", "time"]
+"""Why other tools of a server make sense than before."""
+ChangeWatcher = Callable[[str, Cause], None]
+"""Hears of each change of what is visible: the server, and the cause."""
 
 _NOTHING: Final[frozenset[ToolKey]] = frozenset()
 _STABLE: Final = frozenset({"era", "roles"})
@@ -34,6 +42,8 @@ _MOST_SETS: Final = 200
 _HEALTH: Final = frozenset({"server.healthy", "server.state"})
 _RUNNING: Final = frozenset({State.STARTING, State.READY})
 _TEXT: Final = 400
+_MOST_NAMES: Final = 20
+_TIME: Final = frozenset({"time.hour", "time.weekday"})
 
 Scope = tuple[str, str]
 _BY_KEY: Final = "\0shared"
@@ -64,6 +74,8 @@ class VisibilityService:
         self._facts: LRUCache[Scope, dict[str, Facts]] = LRUCache(_MOST_SCOPES)
         self._sets: LRUCache[object, frozenset[ToolKey]] = LRUCache(_MOST_SETS)
         self._of: object = None
+        self._watchers: list[ChangeWatcher] = []
+        self._compared: dict[str, tuple[Sequence[str], frozenset[str]]] = {}
 
     # --- declarations -------------------------------------------------------------------------------------
 
@@ -78,19 +90,29 @@ class VisibilityService:
             if server not in tables or tables[server].declared.facts != table.declared.facts:
                 for facts in self._facts.values():
                     facts.pop(server, None)
+        before = {server: self._at_start(server) for server in self._tables}
         self._tables = tables
         self._begun = {server: table.declared.initial() for server, table in tables.items()}
         self._reads = {server: _built_in_reads(table) for server, table in tables.items()}
         self._sets.clear()
         self._changed()
+        for server in before.keys() | tables.keys():
+            every = frozenset(self._names(server))
+            now = self._at_start(server) if server in tables else every
+            self._note(server, before.get(server, every), now, "rules", "its rules changed")
+        self._compare_from_now()
 
     def restarted(self, server: str, key: str = "") -> None:
         """An instance has restarted, and so its facts start again."""
         others = [scope for scope in self._facts if scope[0] != _BY_KEY]
         scopes = [(_BY_KEY, key), *([] if key else others)]
-        gone = [self._facts[scope].pop(server, None) for scope in scopes if scope in self._facts]
-        if any(gone):
+        gone = {s: self._facts[s].pop(server) for s in scopes if server in self._facts.get(s, ())}
+        if gone:
             self._changed()
+        for (principal, _), facts in gone.items() if server in self._tables else ():
+            before, now = self._shown(server, facts), self._at_start(server)
+            whose = "" if principal == _BY_KEY else principal
+            self._note(server, before, now, "restart", "its instance ended or started again", whose)
 
     def health_changed(self, server: str, key: str = "") -> None:
         """If an instance has stopped or failed, its facts start again."""
@@ -98,6 +120,8 @@ class VisibilityService:
             state = self._context.pool.state(server, key)
             if state not in _RUNNING:
                 self.restarted(server, key)
+            if not key and not _HEALTH.isdisjoint(self._reads[server]):
+                self._look(server, "state", f"its server is {state.value}")
 
     def reported(self, server: str, facts: Mapping[str, Any], key: str) -> None:
         """An instance has reported its facts; those that it does not name have their first values."""
@@ -105,8 +129,11 @@ class VisibilityService:
             return
         begun = self._begun[server].values
         values = {name: facts.get(name, value) for name, value in begun.items()}
-        self._facts.setdefault((_BY_KEY, key), {})[server] = Facts(values=values)
+        known = self._facts.setdefault((_BY_KEY, key), {})
+        before = self._shown(server, known.get(server, self._begun[server]))
+        known[server] = Facts(values=values)
         self._changed()
+        self._note(server, before, self._shown(server, known[server]), "report", "facts that it reported")
 
     def forget(self, scope: Scope) -> None:
         """A connection has ended."""
@@ -172,8 +199,7 @@ class VisibilityService:
 
     def visible(self, server: str, viewer: Viewer) -> frozenset[str]:
         """The tools of a server that are visible to a viewer now, by their names there."""
-        names = [known.key.name for known in self._context.snapshot.by_server.get(server, ())]
-        return self._tables[server].visible_set(names, self._moment(viewer, server))
+        return self._tables[server].visible_set(self._names(server), self._moment(viewer, server))
 
     def called(
         self,
@@ -199,6 +225,8 @@ class VisibilityService:
             self._keep(viewer, server, after)
             self._changed()  # even if the same tools are visible: the reasons contain facts
         now = self.visible(server, viewer)
+        if not self._reports(server):
+            self._note(server, before, now, "call", f"a call of {tool.name}", viewer.principal)
         opened = [snapshot.by_key[ToolKey(server=server, name=name)] for name in became_visible(before, now)]
         outside = self._outside(viewer)
         shown = [tool for tool in opened if not self._context.is_hidden(tool)]
@@ -210,8 +238,68 @@ class VisibilityService:
             now = self._now()
             full = (now + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)
             await anyio.sleep((full - now).total_seconds() + 0.01)
-            if any("time.hour" in reads or "time.weekday" in reads for reads in self._reads.values()):
+            timed = [server for server, reads in self._reads.items() if not _TIME.isdisjoint(reads)]
+            if timed:
                 self._changed()
+            for server in timed:
+                self._look(server, "time", "the time of day")
+
+    # --- the record of changes ----------------------------------------------------------------------------
+
+    def watch(self, changed: ChangeWatcher) -> None:
+        """Call a function after each change of what is visible; it must not block."""
+        self._watchers.append(changed)
+
+    def _look(self, server: str, cause: Cause, why: str) -> None:
+        """Record what the state of a server or the time changed, for the local user and the first facts."""
+        before = self._compared.get(server)
+        self._compare_from_now([server])
+        if before is not None and before[0] == self._names(server):
+            self._note(server, before[1], self._compared[server][1], cause, why)
+
+    def _compare_from_now(self, servers: Iterable[str] | None = None) -> None:
+        """Compare the next change of the state of servers, or of the time, with the present."""
+        for server in self._tables if servers is None else servers:
+            if not (_HEALTH | _TIME).isdisjoint(self._reads[server]):
+                self._compared[server] = self._names(server), self._at_start(server)
+
+    def _names(self, server: str) -> Sequence[str]:
+        return [known.key.name for known in self._context.snapshot.by_server.get(server, ())]
+
+    def _at_start(self, server: str) -> frozenset[str]:
+        """The tools that the first values of all facts show."""
+        return self._shown(server, self._begun[server])
+
+    def _shown(self, server: str, facts: Facts) -> frozenset[str]:
+        """The tools that these facts show to the local user now."""
+        facts = self._with_built_in(server, facts, LOCAL_USER, None)
+        return self._tables[server].visible_set(self._names(server), facts)
+
+    def _note(
+        self,
+        server: str,
+        before: Collection[str],
+        now: Collection[str],
+        cause: Cause,
+        why: str,
+        principal: str = "",
+    ) -> None:
+        """Log the tools that are visible or hidden other than before, and notify watchers."""
+        shown, hidden = became_visible(before, now), became_visible(now, before)
+        if not shown and not hidden:
+            return
+        log.info(
+            "visible tools changed",
+            server=server,
+            cause=cause,
+            reason=why,
+            principal=principal,
+            shown=shown[:_MOST_NAMES],
+            hidden=hidden[:_MOST_NAMES],
+            more=max(len(shown) - _MOST_NAMES, 0) + max(len(hidden) - _MOST_NAMES, 0),
+        )
+        for watcher in self._watchers:
+            watcher(server, cause)
 
     # --- evaluation ---------------------------------------------------------------------------------------
 
@@ -230,9 +318,14 @@ class VisibilityService:
 
     def _moment(self, viewer: Viewer, server: str, health: Mapping[str, Health] | None = None) -> Facts:
         """All facts of a server for a viewer now; of the built-in ones, those that rules read."""
+        return self._with_built_in(server, self._own(viewer, server), viewer, health)
+
+    def _with_built_in(
+        self, server: str, facts: Facts, viewer: Viewer, health: Mapping[str, Health] | None
+    ) -> Facts:
         reads = self._reads[server]
         if not reads:
-            return self._own(viewer, server)
+            return facts
         known = self._health([server], viewer) if health is None else health
         always = built_in(
             client=viewer.client,
@@ -241,7 +334,7 @@ class VisibilityService:
             state=(known.get(server) or Health()).state,
             now=self._now(),
         )
-        return self._own(viewer, server).given({name: always[name] for name in reads})
+        return facts.given({name: always[name] for name in reads})
 
     def _health(self, servers: Iterable[str], viewer: Viewer) -> Mapping[str, Health]:
         """The health of servers as they are for a viewer, if the rules of one of these read it."""
@@ -256,6 +349,9 @@ class VisibilityService:
         if (of := (snapshot.generation, self._context.revision)) != self._of:
             self._of = of
             self._sets.clear()
+            self._compare_from_now(
+                s for s in self._tables if self._compared.get(s, ((), ()))[0] != self._names(s)
+            )
         health = self._health(self._tables, viewer)
         moments = tuple((server, self._moment(viewer, server, health)) for server in self._tables)
         key = (shown, moments)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from maitred.gateway import NOT_ASKED, Caller, Gateway
 from maitred.meta_tools.arguments import check_keys
 from maitred.model.access import Viewer
+from maitred.model.annotations import annotate
 from maitred.model.details import DETAILS
 from maitred.model.tools import ToolCall
 
@@ -95,5 +96,6 @@ class MetaTool:
 
 
 def text_result(text: str, *, error: bool = False) -> Result:
-    """A tool result of one text."""
-    return {"content": [{"type": "text", "text": text}], "isError": error}
+    """A tool result of one text, annotated by its length."""
+    block = {"type": "text", "text": text, "annotations": annotate(len(text))}
+    return {"content": [block], "isError": error}

@@ -4,6 +4,7 @@
 """
 
 from maitred.calls.pipeline import Step
+from maitred.calls.steps.annotate_answer import AnnotateAnswer
 from maitred.calls.steps.announce_tools import AnnounceTools
 from maitred.calls.steps.apply_result_rules import ApplyResultRules
 from maitred.calls.steps.audit_call import AuditCall
@@ -37,6 +38,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         FindTool(lookup),  # name -> tool; waits for a server that is being discovered
         Authorize(lookup.authorize),  # may this caller call it, and is it offered now
         # What is done to an answer, the last thing first.
+        AnnotateAnswer(),  # audience and priority, where the server says none
         MarkCached(),  # "[cached]"
         AnnounceTools(),  # "Now available: ..."
         ShortenAnswer(  # to the budget of tokens

@@ -111,7 +111,7 @@ async def test_the_menu_is_listed_as_it_is_defined(menu: McpSurface, era: str) -
     shown = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed.tools]
     index = shown[0]["description"].removeprefix(definitions()[0]["description"])
     assert shown == definitions(index)
-    assert index.startswith(" Categories: ")
+    assert index.startswith(" 3 tools on 1 server by category: ")
     assert listed.next_cursor is None
 
 

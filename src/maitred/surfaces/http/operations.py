@@ -60,7 +60,14 @@ class Metrics:
             ["kind"],
             registry=registry,
         )
+        self._visibility = Counter(
+            "maitred_visibility_changes",
+            "How often other tools of a server made sense than before.",
+            ["server", "cause"],
+            registry=registry,
+        )
         gateway.watch(self._called)
+        gateway.watch_visibility(lambda server, cause: self._visibility.labels(server, cause).inc())
 
     def _called(self, server: str, ok: bool, elapsed_s: float) -> None:  # noqa: FBT001  # as the gateway tells
         known = self._of_server.get(server)

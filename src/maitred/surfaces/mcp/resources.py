@@ -5,17 +5,18 @@ in a URI is percent-encoded. A long text comes in pages, each of which names the
 """
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_plus
 
 from maitred.errors import CursorError, PathNotFoundError, ResourceNotFoundError, ToolNotFoundError
 from maitred.gateway import Gateway, ServerStatus
-from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, server_uri
+from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS
 from maitred.gateway.resources import is_ours
+from maitred.gateway.stats import usage_hint
 from maitred.model.access import Viewer
+from maitred.model.annotations import FOR_AGENTS, FOR_BOTH, annotate
 from maitred.model.tools import Tool
 
 TEMPLATES: Final = {
@@ -31,20 +32,18 @@ ANNOTATIONS_KEY: Final = "maitred/annotations"
 """The key in `_meta` for the annotations of contents: the protocol gives contents no field for them."""
 
 
+USAGE_KEY: Final = "maitred/usage"
+"""The key in `_meta` for how the tools in contents were used."""
+
 _MARKDOWN, _JSON, _PLAIN = "text/markdown", "application/json", "text/plain"
 _FOR_OPERATORS: Final = frozenset({"target", "instances"})
 """Keys of a server that agents do not see: they may hold a secret, or folders of other clients."""
 _PAGE_NOTES: Final = frozenset({"notes"})
 """The same for servers of web pages: they name origins that a person had open."""
-_AGENT: Final = ("assistant",)
-_BOTH: Final = ("user", "assistant")
 _NO_QUERY: Final = (
     "Only `?cursor=` may follow the name, as a page gave it, and after that of a result `?find=WORDS`."
 )
-_LONG_CHARACTERS = 2_000
 _KEPT_MS = 60_000
-_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)")
-_SENTENCE_CHARACTERS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,21 +51,22 @@ class Content:
     """The present content of a resource of ours.
 
     `next_uri` is the URI of its next page; `ttl_ms` is how long a client may cache it, in milliseconds.
+    `usage` is how its tools were used; empty if they were not.
     """
 
     uri: str
     mime_type: str
     text: str
     modified: str = ""
-    audience: tuple[str, ...] = _AGENT
+    audience: tuple[str, ...] = FOR_AGENTS
+    usage: Mapping[str, Any] = field(default_factory=dict)
     next_uri: str = ""
     ttl_ms: int = _KEPT_MS
 
     @property
     def annotations(self) -> dict[str, Any]:
         """Its audience, its priority (lower for a long text), and when it last changed."""
-        priority = 0.3 if len(self.text) > _LONG_CHARACTERS else 0.7
-        return _annotations(self.audience, priority, self.modified)
+        return annotate(len(self.text), audience=self.audience, modified=self.modified)
 
     @property
     def block(self) -> dict[str, Any]:
@@ -75,7 +75,8 @@ class Content:
 
     def to_result(self) -> dict[str, Any]:
         """The result of `resources/read`; a second text names the next page, if there is one."""
-        contents = [{**self.block, "_meta": {ANNOTATIONS_KEY: self.annotations}}]
+        usage = {USAGE_KEY: dict(self.usage)} if self.usage else {}
+        contents = [{**self.block, "_meta": {ANNOTATIONS_KEY: self.annotations, **usage}}]
         if self.next_uri:
             more = f"There is more: read {self.next_uri}"
             contents.append({"uri": self.next_uri, "mimeType": _PLAIN, "text": more})
@@ -85,11 +86,6 @@ class Content:
             "ttlMs": self.ttl_ms,
             "cacheScope": "private",
         }
-
-
-def _annotations(audience: tuple[str, ...], priority: float, modified: str) -> dict[str, Any]:
-    made: dict[str, Any] = {"audience": list(audience), "priority": priority}
-    return made | ({"lastModified": modified} if modified else {})
 
 
 class OwnResources:
@@ -102,7 +98,7 @@ class OwnResources:
 
     def listed(self, viewer: Viewer) -> list[dict[str, Any]]:
         """Definitions of the resources that always exist for a viewer."""
-        tools = _annotations(_AGENT, 0.3, self._newest(viewer))
+        tools = annotate(0, is_part=True, modified=self._newest(viewer))
         watches = self._gateway.watches(viewer)
         servers = {
             "uri": SERVERS,
@@ -125,7 +121,7 @@ class OwnResources:
                 "uri": TOOLS,
                 "name": "tools",
                 "title": "All tools",
-                "description": "One line for each tool, in pages; each page names the next.",
+                "description": "What each tool does in some words, in pages; each page names the next.",
                 "mimeType": _PLAIN,
                 "annotations": tools,
             },
@@ -143,23 +139,23 @@ class OwnResources:
         """Definitions of our templates for a viewer."""
         watches = self._gateway.watches(viewer)
         made = (
-            ("maitred://tool/{name}", "tool", "A tool with its whole definition, as JSON.", _JSON, 0.7),
+            ("maitred://tool/{name}", "tool", "A tool with its whole definition, as JSON.", _JSON, False),
             (
                 "maitred://server/{name}",
                 "server",
                 "A server and the names of its tools, as JSON.",
                 _JSON,
-                0.7,
+                False,
             ),
             (
                 "maitred://server/{name}/tools",
                 "server-tools",
                 "The tools of a server, in pages.",
                 _PLAIN,
-                0.3,
+                True,
             ),
-            ("maitred://category/{name}", "category", "The tools of a category, in pages.", _PLAIN, 0.3),
-            ("maitred://result/{id}", "result", "An answer too long to show, in pages.", _PLAIN, 0.3),
+            ("maitred://category/{name}", "category", "The tools of a category, in pages.", _PLAIN, True),
+            ("maitred://result/{id}", "result", "An answer too long to show, in pages.", _PLAIN, True),
         )
         return [
             {
@@ -167,9 +163,9 @@ class OwnResources:
                 "name": name,
                 "description": description,
                 "mimeType": mime_type,
-                "annotations": _annotations(_AGENT, priority, ""),
+                "annotations": annotate(0, is_part=is_part),
             }
-            for template, name, description, mime_type, priority in made
+            for template, name, description, mime_type, is_part in made
             if watches or name != "server"
         ]
 
@@ -196,7 +192,8 @@ class OwnResources:
             case "tools", []:
                 return self._page(uri, "tools", cursor, viewer)
             case "server", [str(name), "tools"] if name:
-                return self._page(uri, f"server/{name}", cursor, viewer)
+                usage = usage_hint(self._gateway.catalog(viewer), self._gateway.offered_tools(name, viewer))
+                return replace(self._page(uri, f"server/{name}", cursor, viewer), usage=usage)
             case "category", [str(name)] if name:
                 return self._page(uri, f"category/{name}", cursor, viewer)
             case "result", [str(name)] if name:
@@ -223,7 +220,7 @@ class OwnResources:
     def _overview(self, viewer: Viewer) -> Content:
         text = self._gateway.overview(viewer)
         return Content(
-            uri=OVERVIEW, mime_type=_MARKDOWN, text=text, modified=self._newest(viewer), audience=_BOTH
+            uri=OVERVIEW, mime_type=_MARKDOWN, text=text, modified=self._newest(viewer), audience=FOR_BOTH
         )
 
     def _guide(self, viewer: Viewer) -> Content:
@@ -231,17 +228,7 @@ class OwnResources:
         return Content(uri=GUIDE, mime_type=_MARKDOWN, text=text, modified=self._newest(viewer))
 
     def _servers(self, viewer: Viewer) -> Content:
-        entries = [
-            {
-                "name": status.name,
-                "uri": server_uri(status.name),
-                "tools": status.tools,
-                "status": status.health.state.value,
-                "withheld": status.withheld,
-                "description": first_sentence(status.facts.instructions or status.facts.title),
-            }
-            for status in self._gateway.watched_servers(viewer)
-        ]
+        entries = [status.to_entry() for status in self._gateway.watched_servers(viewer)]
         return Content(
             uri=SERVERS, mime_type=_JSON, text=compact(entries), modified=self._newest(viewer), ttl_ms=0
         )
@@ -257,11 +244,14 @@ class OwnResources:
         """Everything about one tool."""
         uri = f"maitred://tool/{quote(tool.name, safe='')}"
         text = compact(self._gateway.tool_json(tool, viewer))
-        return Content(uri=uri, mime_type=_JSON, text=text, modified=self._newest(viewer, tool.server))
+        usage = usage_hint(self._gateway.catalog(viewer), [tool])
+        modified = self._newest(viewer, tool.server)
+        return Content(uri=uri, mime_type=_JSON, text=text, modified=modified, usage=usage)
 
     def _server(self, uri: str, name: str, viewer: Viewer) -> Content:
         status = self._status(name, viewer)
         gateway = self._gateway
+        tools = gateway.offered_tools(name, viewer)
         hidden = _FOR_OPERATORS | (_PAGE_NOTES if status.spec.pages is not None else frozenset())
         shown = {key: value for key, value in status.to_json().items() if key not in hidden}
         offers = {
@@ -272,11 +262,16 @@ class OwnResources:
             "title": status.facts.title,
             "instructions": status.facts.instructions,
             "tools": status.tools,
-            "tool_names": [tool.name for tool in gateway.offered_tools(name, viewer)],
+            "tool_names": [tool.name for tool in tools],
             **offers,
         }
         return Content(
-            uri=uri, mime_type=_JSON, text=compact(details), modified=self._newest(viewer, name), ttl_ms=0
+            uri=uri,
+            mime_type=_JSON,
+            text=compact(details),
+            modified=self._newest(viewer, name),
+            usage=usage_hint(gateway.catalog(viewer), tools),
+            ttl_ms=0,
         )
 
     def _status(self, name: str, viewer: Viewer) -> ServerStatus:
@@ -287,7 +282,7 @@ class OwnResources:
         raise PathNotFoundError(f"server/{name}")
 
     def _page(self, uri: str, path: str, cursor: str, viewer: Viewer) -> Content:
-        page = self._gateway.page(path, cursor, viewer=viewer).page
+        page = self._gateway.browse(path, cursor, viewer=viewer)
         text = page.text
         if page.cursor:
             base = uri.partition("?")[0]
@@ -319,15 +314,6 @@ class OwnResources:
 def compact(value: Mapping[str, Any] | list[Any]) -> str:
     """JSON in one line, without optional spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of a text, cut to 200 characters."""
-    line = " ".join(text.split()).lstrip("# ")
-    found = _SENTENCE.match(line)
-    sentence = found[1] if found else line
-    short = len(sentence) <= _SENTENCE_CHARACTERS
-    return sentence if short else sentence[: _SENTENCE_CHARACTERS - 1] + "…"
 
 
 def _leading_on(text: str, cursor: str, uri: str) -> str:
