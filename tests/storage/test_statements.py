@@ -52,7 +52,9 @@ def lines_with_terms(count: int) -> sa.Select[tuple[object, ...]]:
     found = found.where(one.c.term == 1, one.c.seq < 1, one.c.seq >= 1, A.at >= X)
     for number in range(2, count + 1):
         other = t.audit_terms.alias(f"term_{number}")
-        named = sa.select(sa.literal_column("1")).where(other.c.term == 1, other.c.seq == one.c.seq)
+        named: sa.Select[tuple[int]] = sa.select(sa.literal_column("1")).where(
+            other.c.term == 1, other.c.seq == one.c.seq
+        )
         found = found.where(named.correlate(one).exists())
     return found.order_by(one.c.seq.desc()).limit(1)
 

@@ -562,7 +562,7 @@ class Operations(ToolDecisions, SettingsMethods):
             NotAllowedError: The viewer may watch none.
             StoreError: The figures cannot be read.
         """
-        return await self._figures.by_server(days, {one.name for one in self._access.servers(viewer)}, server)
+        return await self._figures.by_server(days, self._access.watched_names(viewer), server)
 
     def whole_catalog(self, viewer: Viewer) -> Snapshot:
         """The present catalog as a whole, with the standing of every tool.

@@ -32,7 +32,7 @@ class PageMemory:
         self._changes = changes
         self.trials = anyio.Lock()
         self._values: LRUCache[Hashable, tuple[int, float, Any]] = LRUCache(_MOST_VALUES)
-        self._drawn: LRUCache[str, tuple[object, Any]] = LRUCache(_MOST_DRAWN)
+        self._drawn: LRUCache[Hashable, tuple[object, Any]] = LRUCache(_MOST_DRAWN)
 
     async def recall(self, key: Hashable, fragment: str, work_out: Callable[[], Awaitable[T]]) -> T:
         """The value of a key, worked out again if the fragment changed since."""
@@ -45,7 +45,7 @@ class PageMemory:
         self._values[key] = (number, now, value)
         return value
 
-    def keep(self, key: str, source: object, work_out: Callable[[], T]) -> T:
+    def keep(self, key: Hashable, source: object, work_out: Callable[[], T]) -> T:
         """The value of a key, worked out again for another `source`, which is all that the value needs."""
         known = self._drawn.get(key)
         if known and known[0] == source:
