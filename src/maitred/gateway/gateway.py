@@ -245,10 +245,6 @@ class Gateway(Operations, TokenCounts):
         """The configured servers that a viewer may see, in the order of the configuration."""
         return self._access.portion(viewer).context.servers()
 
-    def server_names(self, viewer: Viewer) -> Sequence[str]:
-        """The names of these servers, which takes less time."""
-        return list(self._access.portion(viewer).context.settings.servers)
-
     async def settled(self, timeout_s: float) -> bool:
         """Wait until every server is known, every tool placed, and every proposal of mediation proven.
 
