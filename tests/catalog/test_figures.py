@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maitred.model.usage import Usage
 from maitred.usage import histogram as figures
-from maitred.usage.histogram import BOUNDS_MS, Tally, usage_of
+from maitred.usage.histogram import BOUNDS_MS, Tally, fold_days, usage_of
 
 TODAY = date(2026, 3, 31)
 LATENCIES = st.lists(st.floats(0, 200_000), max_size=60)
@@ -100,3 +100,20 @@ def test_usage_does_not_depend_on_the_order_or_the_split_of_the_rows(
     halves = [(ago(days), tally(calls, elapsed_ms=ms)) for days, calls, ms in rows for _ in range(2)]
 
     assert usage_of(halves[::-1], TODAY) == usage_of(whole, TODAY)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-1, 100), st.integers(1, 4), st.integers(0, 200_000)), max_size=30),
+    st.integers(1, 95),
+)
+def test_days_that_are_added_up_beforehand_give_the_same_figures(
+    calls: list[tuple[int, int, int]], days: int
+) -> None:
+    """Those of a window of any length, of a week and of a month; also for a day in the future."""
+    rows = [
+        (ago(back), tally(count, errors=count // 2, elapsed_ms=elapsed_ms, at=f"{ago(back)}T12:00:00"))
+        for back, count, elapsed_ms in calls
+    ]
+
+    assert usage_of(fold_days(rows, TODAY, days), TODAY, days) == usage_of(rows, TODAY, days)
+    assert len(fold_days(rows, TODAY, days)) <= 4

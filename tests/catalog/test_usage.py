@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -104,6 +104,40 @@ async def test_calls_are_known_at_once_and_by_the_next_process(path: Path, clock
     assert {name: usage.calls for name, usage in servers.items()} == {"s": 2, "t": 1}
     assert counts == {key: usage.calls for key, usage in known.items()}
     assert await UsageRecorder(SqliteDatabase(path), clock=clock).usage() == known
+
+
+async def test_past_days_are_added_up_again_when_another_gateway_adds_to_them(
+    path: Path, clock: Clock
+) -> None:
+    """It was late with its counts. Today's counts come to them, and days that leave the window go."""
+    late = UsageRecorder(SqliteDatabase(path), clock=Clock(), flush_every_s=NEVER_S)
+    async with UsageRecorder(SqliteDatabase(path), clock=clock, flush_every_s=NEVER_S) as recorder:
+
+        async def seen() -> tuple[dict[str, int], Mapping[ToolKey, int]]:
+            servers = await recorder.by_server()
+            return {name: usage.calls for name, usage in servers.items()}, await recorder.calls()
+
+        recorder.called(A, ok=True, elapsed_ms=10)
+        await recorder.flush()
+        clock.next_day()
+        assert await seen() == ({"s": 1}, {A: 1})
+        for key, ok in ((A, True), (A, False), (C, True)):
+            late.called(key, ok=ok, elapsed_ms=700)
+        assert await seen() == ({"s": 1}, {A: 1})
+        await late.flush()
+        assert await seen() == ({"s": 3, "t": 1}, {A: 3, C: 1})
+        recorder.called(B, ok=True, elapsed_ms=1)
+        assert await seen() == ({"s": 4, "t": 1}, {A: 3, B: 1, C: 1})
+        await recorder.flush()
+        assert await seen() == ({"s": 4, "t": 1}, {A: 3, B: 1, C: 1})
+        one = (await recorder.by_server())["s"]
+        assert (one.errors, one.p95_ms, one.calls_7d, one.calls_30d) == (1, 800, 4, 4)
+        clock.next_day(8)
+        assert (await recorder.by_server())["s"].calls_7d == 0
+        clock.next_day(21)
+        assert await seen() == ({"s": 1}, {B: 1})
+        clock.next_day(1)
+        assert await seen() == ({}, {})
 
 
 async def test_what_is_recorded_is_written_in_the_background_without_being_asked(path: Path) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from maitred.access import token_store
 from maitred.admission import registry
-from maitred.audit import hash_chain
+from maitred.audit import hash_chain, line_index
 from maitred.backends.oauth import vault
 from maitred.catalog import store
 from maitred.mediation import memo_store
@@ -45,7 +45,21 @@ def add_tokens(insert: Insert) -> sa.ClauseElement:
     return made.on_conflict_do_update(index_elements=["day", "principal"], set_=sums)
 
 
-A, E, U = t.audit.c, t.audit_ends.c, t.usage.c
+def lines_with_terms(count: int) -> sa.Select[tuple[object, ...]]:
+    """Lines of the audit trail that have so many terms."""
+    one = t.audit_terms.alias("term_1")
+    found = sa.select(A.seq, A.at, A.body).select_from(one.join(t.audit, A.seq == one.c.seq))
+    found = found.where(one.c.term == 1, one.c.seq < 1, one.c.seq >= 1, A.at >= X)
+    for number in range(2, count + 1):
+        other = t.audit_terms.alias(f"term_{number}")
+        named: sa.Select[tuple[int]] = sa.select(sa.literal_column("1")).where(
+            other.c.term == 1, other.c.seq == one.c.seq
+        )
+        found = found.where(named.correlate(one).exists())
+    return found.order_by(one.c.seq.desc()).limit(1)
+
+
+A, E, T, U = t.audit.c, t.audit_ends.c, t.audit_terms.c, t.usage.c
 EVENT = columns(t.approvals, ["kind", "manifest", "image", "definition", "who", "why", "at"])
 X = "x"
 CAST = re.compile(r"::[A-Z]+")
@@ -69,11 +83,21 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         recorder._CALLS_OF_SERVER,
         lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day >= X, U.server == X),
     ),
+    "usage: calls between two days": (
+        recorder._CALLS_BETWEEN,
+        lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day >= X, U.day < X),
+    ),
+    "usage: stamp": (
+        recorder._STAMP,
+        lambda _: (
+            sa.select(sa.func.count(), sa.func.sum(U.calls)).select_from(t.usage).where(U.day >= X, U.day < X)
+        ),
+    ),
     "usage: call counts": (
         recorder._CALL_COUNTS,
         lambda _: (
             sa.select(U.server, U.raw_name, sa.func.sum(U.calls))
-            .where(U.day >= X)
+            .where(U.day >= X, U.day < X)
             .group_by(U.server, U.raw_name)
         ),
     ),
@@ -156,6 +180,26 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
             .order_by(A.seq.desc())
             .limit(1)
         ),
+    ),
+    "audit: add mark": (hash_chain._ADD_MARK, lambda insert: insert(t.audit_ends)),
+    **{
+        f"audit: lines with {count} terms": (
+            line_index.CHOSEN[count],
+            lambda _, count=count: lines_with_terms(count),  # type: ignore[misc]
+        )
+        for count in line_index.CHOSEN
+    },
+    "audit terms: add": (
+        line_index._ADD,
+        lambda insert: insert(t.audit_terms).on_conflict_do_nothing(),
+    ),
+    "audit terms: drop": (
+        line_index._DROP,
+        lambda _: sa.delete(t.audit_terms).where(T.term == 1, T.seq == 1),
+    ),
+    "audit terms: known": (
+        line_index._KNOWN,
+        lambda _: sa.select(T.seq).where(T.term == 1, T.seq >= 1, T.seq <= 1),
     ),
     "audit: naming": (
         hash_chain._NAMING,

@@ -14,15 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from maitred.audit import line_index
+from maitred.audit.line_index import BEGUN, FAILED, SUCCESSES
 from maitred.storage.database import DriverConnection
 from maitred.wording import count_of
 
-BEGUN: Final = "begun"
-"""The outcome of the line that says that an act begins."""
-FAILED: Final = "failed"
-"""The filter for every outcome that is no success."""
-SUCCESSES: Final = frozenset({"ok", "begun", "input_required", "registered", "changed"})
-"""The outcomes of acts that did what they should, or still may."""
 _MAX_FAULTS: Final = 100
 _ADD: Final = "INSERT INTO audit (seq, at, body, digest) VALUES (?, ?, ?, ?)"
 _MOVE: Final = "UPDATE audit_ends SET seq=?, digest=? WHERE audit_ends.name = ?"
@@ -43,7 +39,13 @@ _LATEST: Final = (
     " AND audit.body LIKE ? AND audit.body LIKE ? ORDER BY audit.seq DESC LIMIT ?"
 )
 _NAMING: Final = "SELECT audit.body FROM audit WHERE audit.seq > ? AND audit.body LIKE ?"
+_ADD_MARK: Final = "INSERT INTO audit_ends (name, seq, digest) VALUES (?, ?, ?)"
+_INDEXED: Final = "indexed"
+"""The mark of the last line in the index; filters look at the lines after it one by one."""
 _PAGE: Final = 1_000
+MOST_DROPPED: Final = 10_000
+"""How many lines one transaction deletes: other writers wait for it."""
+_INDEX_STEP: Final = 500
 _SMALL_PAGE: Final = 100
 _MOST_PATTERN: Final = 400
 _NO_LETTER: Final = re.compile(r"[\\%_]")
@@ -70,12 +72,16 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """Result of a check: the number of lines, the two marks, and every fault as a sentence."""
+    """Result of a check: the number of lines, the two marks, and every fault as a sentence.
+
+    `unindexed` is how many lines a filter does not find, although the index should have them.
+    """
 
     lines: int
     anchor: Mark
     head: Mark
     faults: Sequence[str] = ()
+    unindexed: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for programs."""
@@ -118,6 +124,17 @@ class AuditFilter:
             _pattern("outcome", outcome),
             _pattern("chain_id", self.chain, is_whole=False),
         ]
+
+    def terms(self) -> Sequence[int]:
+        """The terms of the index that every line has that matches, and the end of an act that matches."""
+        return line_index.wanted_terms(
+            chain=self.chain,
+            tool=self.tool,
+            server=self.server,
+            outcome=self.outcome,
+            who=self.who,
+            client=self.client,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,11 +187,18 @@ def append(connection: DriverConnection, lines: Sequence[Mapping[str, Any]], key
 def prune(connection: DriverConnection, before: str, note: Mapping[str, Any], key: bytes) -> int:
     """Delete old lines and append `note` with their number; returns how many were deleted.
 
-    All lines up to the last one older than `before` go. The last line of the trail always stays.
+    All lines up to the last one older than `before` go, at most `MOST_DROPPED` of them at once. The last line
+    of the trail always stays.
     """
     last, head = _last_before(connection, before), mark(connection, "head")
     if last is None or last.seq >= head.seq:
         return 0
+    first = connection.execute(_ROWS, (-_NEWEST, 1)).fetchone()[0]
+    last = _last_up_to(connection, min(last.seq + 1, first + MOST_DROPPED)) or last
+    for page in pages(connection, first - 1):
+        line_index.drop(connection, _numbered(page, last.seq))
+        if page[-1][0] >= last.seq:
+            break
     count = connection.execute(_DROP, (last.seq,)).rowcount
     connection.execute(_MOVE, (last.seq, last.digest, "anchor"))
     append(connection, [{**note, "detail": f"dropped {count_of(count, 'line')} up to {last.seq}"}], key)
@@ -186,7 +210,12 @@ def _last_before(connection: DriverConnection, before: str) -> Mark | None:
     first = connection.execute(_FIRST_SINCE, (before,)).fetchone()[0]
     if first is None:  # all are older: the last line stays
         first = mark(connection, "head").seq
-    row = connection.execute(_LAST_UP_TO, (first, 1)).fetchone()
+    return _last_up_to(connection, first)
+
+
+def _last_up_to(connection: DriverConnection, seq: int) -> Mark | None:
+    """The last line before a number."""
+    row = connection.execute(_LAST_UP_TO, (seq, 1)).fetchone()
     return Mark(seq=row[0], digest=row[1]) if row else None
 
 
@@ -204,26 +233,104 @@ def latest(connection: DriverConnection, criteria: AuditFilter, before: int, lim
     """
     matches: list[Mapping[str, Any]] = []
     ended_lines: set[int] = set()
-    at, page = before or _NEWEST, min(max(2 * limit, _SMALL_PAGE), _PAGE)
-    first = connection.execute(_FIRST_SINCE, (criteria.since,)).fetchone()[0] if criteria.since else 0
-    chosen = (_NEWEST if first is None else first, criteria.since, *criteria.patterns(), page)
-    while rows := connection.execute(_LATEST, (at, *chosen)).fetchall():
-        for seq, when, body in rows:
-            at = seq
-            line = _parse_line(seq, when, body)
-            ended_lines.add(line.get("begun", 0))
-            if seq in ended_lines or not _matches(line, criteria):
-                continue
-            if line.get("outcome") != BEGUN or not before or not _has_ended(connection, seq):
-                matches.append(line)
-                if len(matches) == limit:
-                    return AuditLines(lines=matches, before=at)
+    for seq, when, body in _candidates(connection, criteria, before or _NEWEST, limit):
+        line = _parse_line(seq, when, body)
+        ended_lines.add(line.get("begun", 0))
+        if seq in ended_lines or not _matches(line, criteria):
+            continue
+        if line.get("outcome") != BEGUN or not before or not _has_ended(connection, seq):
+            matches.append(line)
+            if len(matches) == limit:
+                return AuditLines(lines=matches, before=seq)
     return AuditLines(lines=matches)
 
 
+def _candidates(
+    connection: DriverConnection, criteria: AuditFilter, at: int, limit: int
+) -> Iterator[tuple[int, str, str]]:
+    """Rows before a number that may match, the newest first: those that the index does not have, then its."""
+    page = min(max(2 * limit, _SMALL_PAGE), _PAGE)
+    first = connection.execute(_FIRST_SINCE, (criteria.since,)).fetchone()[0] if criteria.since else 0
+    first = _NEWEST if first is None else first
+    terms = criteria.terms()
+    indexed = mark(connection, _INDEXED).seq if terms else -1
+    least = max(first, indexed + 1)
+    while rows := connection.execute(
+        _LATEST, (at, least, criteria.since, *criteria.patterns(), page)
+    ).fetchall():
+        yield from rows
+        at = rows[-1][0]
+    if indexed < first:
+        return
+    at = min(at, indexed + 1)
+    while rows := connection.execute(
+        line_index.CHOSEN[len(terms)], line_index.chosen_values(terms, at, first, criteria.since, page)
+    ).fetchall():
+        yield from rows
+        at = rows[-1][0]
+
+
 def _has_ended(connection: DriverConnection, seq: int) -> bool:
-    naming = connection.execute(_NAMING, (seq, f'%"begun":{seq}%'))
+    indexed = mark(connection, _INDEXED).seq
+    ending = line_index.chosen_values([line_index.term_of("begun", seq)], _NEWEST, seq, "", 1)
+    naming = [
+        *(row[2:] for row in connection.execute(line_index.CHOSEN[1], ending)),
+        *connection.execute(_NAMING, (max(seq, indexed), f'%"begun":{seq}%')),
+    ]
     return any(_parse_line(0, "", body).get("begun") == seq for (body,) in naming)
+
+
+# --- the index --------------------------------------------------------------------------------------------
+
+
+def waiting_for_index(connection: DriverConnection) -> int:
+    """How many lines the index does not have yet, about."""
+    return mark(connection, "head").seq - max(mark(connection, _INDEXED).seq, mark(connection, "anchor").seq)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexStep:
+    """Some lines that the index does not have: they follow `after`, `last` is the last, `rows` are theirs."""
+
+    after: int
+    last: int
+    rows: Sequence[tuple[int, int]]
+
+
+def next_index_step(connection: DriverConnection) -> IndexStep | None:
+    """What the next lines add to the index, worked out before a writer takes the lock.
+
+    `None` if few lines are left: they wait for more, since reading them one by one takes no time.
+    """
+    after = mark(connection, _INDEXED).seq
+    lines = connection.execute(_ROWS, (after, _INDEX_STEP)).fetchall()
+    if len(lines) < _INDEX_STEP:
+        return None
+    last: int = lines[-1][0]
+    return IndexStep(after=after, last=last, rows=line_index.rows_of(_numbered(lines, last)))
+
+
+def take_index_step(connection: DriverConnection, step: IndexStep) -> None:
+    """Add a step to the index, unless another process was quicker."""
+    if mark(connection, _INDEXED).seq != step.after:
+        return
+    line_index.add(connection, step.rows)
+    _move_index(connection, step.last)
+
+
+def forget_index(connection: DriverConnection) -> None:
+    """Have the index filled again from the first line; until then filters look at each line."""
+    _move_index(connection, 0)
+
+
+def _numbered(rows: Sequence[Row], last: int) -> Sequence[line_index.NumberedLine]:
+    """The lines of rows up to a number."""
+    return [(seq, _parse_line(seq, at, body)) for seq, at, body, _ in rows if seq <= last]
+
+
+def _move_index(connection: DriverConnection, seq: int) -> None:
+    if not connection.execute(_MOVE, (seq, "", _INDEXED)).rowcount:
+        connection.execute(_ADD_MARK, (_INDEXED, seq, ""))
 
 
 def _parse_line(seq: int, at: str, body: str) -> Mapping[str, Any]:
@@ -291,16 +398,20 @@ def verify(connection: DriverConnection, key: bytes, known: Mark | None) -> Veri
     walk.faults += [
         f"the mark {name!r} is missing" for name, m in (("anchor", anchor), ("head", head)) if m.seq < 0
     ]
+    indexed, lost = mark(connection, _INDEXED).seq, list[int]()
     for page in pages(connection, -1):
         for row in page:
             walk.step(row)
+        lost += line_index.lacking(connection, _numbered(page, indexed))
     if walk.before.seq < head.seq:
         walk.faults.append(f"lines {walk.before.seq + 1} to {head.seq} are missing at the end")
     elif walk.before != head:
         walk.faults.append(
             f"the trail ends with line {walk.before.seq}, which is not the one noted as its head"
         )
-    return replace(walk.result(), head=head)
+    if lost and not walk.faults:  # a line that was changed is reported as such
+        walk.faults.append(f"filters did not find {count_of(len(lost), 'line')}, such as line {lost[0]}")
+    return replace(walk.result(), head=head, unindexed=len(lost))
 
 
 def export_line(body: str, digest: str) -> str:

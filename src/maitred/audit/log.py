@@ -9,7 +9,7 @@ opens with the first line.
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,7 +23,7 @@ from maitred.audit.masking import mask_value
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
 from maitred.storage.batch import BatchWriter
-from maitred.storage.database import Database, DriverConnection
+from maitred.storage.database import Database, DriverConnection, WriteOptions
 from maitred.wording import count_of
 
 KeptArguments = Literal["hash", "full", "none"]
@@ -31,6 +31,9 @@ _LEAVE_S: Final = 12.0
 _CLOSE_S: Final = 2.0
 _MAX_WAITING: Final = 20_000
 _MAX_ARGUMENTS: Final = 20_000
+_MOST_UNINDEXED: Final = 2_000
+"""So many lines are read one by one before they are indexed: most processes never write as many."""
+_PATIENCE: Final = WriteOptions(wait_s=2.0)
 
 
 def _now() -> datetime:
@@ -100,6 +103,8 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         self._clock = clock
         self._waiting: list[_Waiting] = []
         self._lost_count = 0
+        self._unindexed = 0
+        self._index_due = anyio.Event()
         self._lock = anyio.Lock()
         self._writer = database.quick_writer()
         self._batches = BatchWriter(
@@ -193,6 +198,7 @@ class AuditLog(anyio.AsyncContextManagerMixin):
                     self._lost_count -= lost_count
                     for number, waiting in enumerate(acts, first + len(lines) - len(acts)):
                         waiting.seq = number
+                    self._note_unindexed(self._unindexed + len(lines))
                 else:
                     self._waiting[:0] = acts
                     self._drop_excess()
@@ -208,14 +214,17 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         before = (self._clock() - timedelta(days=older_than_days)).astimezone(UTC)
         note = {"at": self._time(), "who": who, "action": "prune", "outcome": "ok"}
         at = before.isoformat(timespec="milliseconds")
-        async with self._lock:
-            with anyio.CancelScope(shield=True):
-                count = await self._writer.write(
-                    lambda connection: hash_chain.prune(connection, at, note, self._key),
-                    rows=1,
-                    is_small=False,
-                )
-        return count
+        total, count = 0, hash_chain.MOST_DROPPED
+        while count == hash_chain.MOST_DROPPED:
+            async with self._lock:
+                with anyio.CancelScope(shield=True):
+                    count = await self._writer.write(
+                        lambda connection: hash_chain.prune(connection, at, note, self._key),
+                        rows=1,
+                        is_small=False,
+                    )
+            total += count
+        return total
 
     async def head(self) -> Mark:
         """The last line of the trail.
@@ -226,9 +235,14 @@ class AuditLog(anyio.AsyncContextManagerMixin):
 
     async def verify(self, *, known: Mark | None = None) -> Verification:
         """Check that no line was changed, removed, moved or cut off; `known` is a head saved before."""
-        return await self._database.read_driver(
+        found = await self._database.read_driver(
             lambda connection: hash_chain.verify(connection, self._key, known)
         )
+        if found.unindexed:  # the index is derived from the lines, so they are what counts
+            with suppress(StoreError):
+                await self._database.write_driver(hash_chain.forget_index, _PATIENCE)
+            self._index_due.set()
+        return found
 
     async def lines(self, *, after: int = 0) -> AsyncIterator[str]:
         """The lines after a number as JSON objects, oldest first, each with its `digest` at the end.
@@ -245,9 +259,41 @@ class AuditLog(anyio.AsyncContextManagerMixin):
 
     async def latest(self, criteria: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
         """The newest matching lines, the newest first, of those before a number (0: of all)."""
-        return await self._database.read_driver(
-            lambda connection: hash_chain.latest(connection, criteria, before, limit)
+
+        def read(connection: DriverConnection) -> tuple[AuditLines, int]:
+            lines = hash_chain.latest(connection, criteria, before, limit)
+            return lines, hash_chain.waiting_for_index(connection)
+
+        found, waiting = await self._database.read_driver(read)
+        self._note_unindexed(waiting)
+        return found
+
+    # --- the index ----------------------------------------------------------------------------------------
+
+    def _note_unindexed(self, count: int) -> None:
+        self._unindexed = count
+        if count >= _MOST_UNINDEXED:
+            self._index_due.set()
+
+    async def index_due(self) -> None:
+        """Wait until `index` has much to do, as far as this process knows."""
+        await self._index_due.wait()
+
+    async def index(self) -> bool:
+        """Add some lines to the index of filters; false if there is nothing more to do for now.
+
+        Raises:
+            StoreError: The index cannot be read or written now.
+        """
+        self._index_due = anyio.Event()
+        step = await self._database.read_driver(hash_chain.next_index_step)
+        if step is None:
+            self._unindexed = 0
+            return False
+        await self._database.write_driver(
+            lambda connection: hash_chain.take_index_step(connection, step), _PATIENCE
         )
+        return True
 
 
 def _page(after: int, connection: DriverConnection) -> Sequence[hash_chain.Row]:

@@ -42,6 +42,8 @@ _ITSELF: Final = "maitred"
 _NAME_CHARS = 200
 _FIRST_PRUNE_S: Final = 60.0
 _DAY_S: Final = 24 * 3_600.0
+_INDEX_PAUSE_S: Final = 0.02
+"""Between two steps, so that calls are not slowed down."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +225,12 @@ class AuditService:
         return await self.trail.prune(days, who=who) if days else 0
 
     async def keep_up(self) -> None:
-        """Prune soon after the start and then once a day; never returns."""
+        """Prune soon after the start and then once a day, and fill the index of filters; never returns."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep_pruned)
+            tasks.start_soon(self._keep_indexed)
+
+    async def _keep_pruned(self) -> None:
         await anyio.sleep(_FIRST_PRUNE_S)
         while True:
             try:
@@ -231,6 +238,24 @@ class AuditService:
             except StoreError as error:
                 log.warning("old lines of the audit trail cannot be dropped", reason=error.reason)
             await anyio.sleep(_DAY_S)
+
+    async def _keep_indexed(self) -> None:
+        """Index lines that were written before soon after the start, and then whenever there are many."""
+        with anyio.move_on_after(_FIRST_PRUNE_S):
+            await self.trail.index_due()
+        while True:
+            try:
+                await self._index_all()
+            except StoreError as error:  # filters look at more lines until then
+                log.debug("the audit trail cannot be indexed", reason=error.reason)
+            await anyio.sleep(_INDEX_PAUSE_S)
+            await self.trail.index_due()
+
+    async def _index_all(self) -> None:
+        is_more = True
+        while is_more:
+            is_more = await self.trail.index()
+            await anyio.sleep(_INDEX_PAUSE_S)
 
 
 class Entry:

@@ -163,13 +163,12 @@ class PathLookup:
             NotAllowedError: The viewer does not have the ability.
         """
         there = self._access.portion(viewer)
-        found = next((status for status in there.context.servers() if status.name == name), None)
-        if found is None:
+        if name not in there.context.settings.servers:
             self._access.check(viewer, ability)
             there.menu.page(f"server/{name}")  # raises, and knows the nearest
             raise PathNotFoundError(f"server/{name}")
         self._access.check(viewer, ability, server=name)
-        return found
+        return there.context.status(name)
 
     def tool(self, server: str, name: str, viewer: Viewer) -> Tool:
         """A tool of a server in the scope of a viewer.

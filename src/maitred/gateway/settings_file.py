@@ -146,6 +146,7 @@ class SettingsEditor:
         self._auditing = auditing
         self._lock = anyio.Lock()
         self._comparing = anyio.CapacityLimiter(1)
+        self._last: tuple[Path, str, SettingsFile] | None = None
         self._key = secrets.token_bytes(32)  # without it, a digest would let a reader test guesses of secrets
 
     async def read(self) -> SettingsFile:
@@ -208,6 +209,12 @@ class SettingsEditor:
             text = _content(path)
         except ConfigError as error:
             return SettingsFile(path=path, digest="", sections=(), faults=error.faults)
+        last = self._last  # a file with many servers takes a while to parse
+        if last is None or last[:2] != (path, text):
+            last = self._last = (path, text, self._parse(path, text))
+        return last[2]
+
+    def _parse(self, path: Path, text: str) -> SettingsFile:
         try:
             document = read_document(path, text)
             pieces = split_sections(path, text)

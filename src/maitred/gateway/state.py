@@ -1,7 +1,7 @@
 """The state that all parts of the gateway share: settings, catalog, and the visible servers and tools."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from maitred.backends.base import ServerPool
@@ -31,6 +31,20 @@ SWITCHED_OFF: Final = "is switched off by the operator in the configuration"
 _REASON = 200
 
 
+@dataclass(kw_only=True)
+class _OfferedTools:
+    """The tools of one snapshot that settings do not hide: `tools` of the servers that may be shown.
+
+    `sizes` are the number of tools and their tokens, by server.
+    """
+
+    snapshot: Snapshot | None = None
+    revision: int = 0
+    servers: frozenset[str] | None = None
+    tools: tuple[Tool, ...] = ()
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
 class GatewayState:
     """Answers questions that need the settings, the catalog and the state of the servers together.
 
@@ -44,6 +58,7 @@ class GatewayState:
         self.pool = pool
         self.keeper = keeper
         self._visible: tuple[object, frozenset[str]] = (None, frozenset())
+        self._kept = _OfferedTools()
         self.revision = 0  # counts settings: a later object may have the identity of a former one
         self.use(settings)
 
@@ -92,15 +107,15 @@ class GatewayState:
 
     def _status(self, spec: ServerSpec, health: Health, snapshot: Snapshot) -> ServerStatus:
         record = snapshot.servers.get(spec.name) or ServerRecord(name=spec.name, fingerprint="")
-        tools = [tool for tool in snapshot.by_server.get(spec.name, ()) if not self.is_hidden(tool)]
+        tools, tokens = self._size_of(spec.name)
         if spec.withheld and not spec.suspended:
             health = Health()  # the catalog may know another server that had this name
         return ServerStatus(
             spec=spec,
             health=replace(health, state=State.SUSPENDED) if spec.suspended else health,
             facts=record.facts,
-            tools=len(tools),
-            cost_tokens=sum(tool.cost_tokens for tool in tools),
+            tools=tools,
+            cost_tokens=tokens,
             synced_at=record.synced_at,
             error=record.error,
             notes=record.notes,
@@ -179,8 +194,26 @@ class GatewayState:
 
     def visible_tools(self) -> list[Tool]:
         """All tools that may be shown, by published name."""
-        visible = self.visible
-        return [tool for tool in self.snapshot.tools if tool.server in visible and not self.is_hidden(tool)]
+        shown, visible = self._offered(), self.visible
+        if shown.servers is not visible:
+            tools = [one for one in self.snapshot.tools if one.server in visible and not self.is_hidden(one)]
+            shown.servers, shown.tools = visible, tuple(tools)
+        return list(shown.tools)
+
+    def _size_of(self, server: str) -> tuple[int, int]:
+        """The number of tools of a server that are not hidden, and their tokens."""
+        sizes = self._offered().sizes
+        if server not in sizes:
+            tools = [one for one in self.snapshot.by_server.get(server, ()) if not self.is_hidden(one)]
+            sizes[server] = (len(tools), sum(tool.cost_tokens for tool in tools))
+        return sizes[server]
+
+    def _offered(self) -> _OfferedTools:
+        """What is kept of the present snapshot and settings."""
+        snapshot, kept = self.snapshot, self._kept
+        if kept.snapshot is not snapshot or kept.revision != self.revision:
+            kept = self._kept = _OfferedTools(snapshot=snapshot, revision=self.revision)
+        return kept
 
     def is_hidden(self, tool: Tool) -> bool:
         """Whether no caller may find or call a tool; `why_hidden` says why."""

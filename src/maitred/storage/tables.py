@@ -217,7 +217,16 @@ audit_ends = sa.Table(
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("digest", sa.String(64), nullable=False),
 )
-"""Two rows: `anchor`, the line before the oldest stored line, and `head`, the last line."""
+"""Rows: `anchor`, the line before the oldest stored line, `head`, the last line, and `indexed`."""
+
+audit_terms = sa.Table(
+    "audit_terms",
+    metadata,
+    sa.Column("term", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+"""By which names lines of the trail are found, up to the mark `indexed`; see `maitred.audit.line_index`."""
 
 held_calls = sa.Table(
     "held_calls",

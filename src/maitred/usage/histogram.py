@@ -5,7 +5,7 @@ of several days, tools and processes can be added, and percentiles cannot.
 """
 
 import operator
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -96,6 +96,19 @@ class Tally:
 def first_day(today: date, days: int) -> str:
     """Return the ISO date of the first day in a window of so many days that ends today."""
     return (today - timedelta(days=max(days, 1) - 1)).isoformat()
+
+
+def fold_days(rows: Iterable[tuple[str, Tally]], today: date, days: int = MONTH) -> list[tuple[str, Tally]]:
+    """Merge the tallies of days that are in the same windows; `usage_of` makes the same of the result.
+
+    The day of each is the first one of the shortest window that it is in.
+    """
+    starts = sorted({first_day(today, length) for length in (days, WEEK, MONTH)})
+    merged: dict[str, Tally] = {}
+    for day, tally in rows:
+        at = bisect_right(starts, day)
+        merged.setdefault(starts[at - 1] if at else "", Tally()).merge(tally)
+    return list(merged.items())
 
 
 def usage_of(rows: Iterable[tuple[str, Tally]], today: date, days: int = MONTH) -> Usage:

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from operator import add
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
 import structlog
+from cachetools import LRUCache
 
 from maitred.errors import StoreError
 from maitred.model.tools import ToolKey
@@ -30,7 +31,12 @@ from maitred.usage.histogram import Tally, first_day, usage_of
 log = structlog.get_logger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
+_ServerTallies = Mapping[str, Sequence[tuple[str, Tally]]]
+_CallCounts = Mapping[ToolKey, int]
+_MOST_WINDOWS: Final = 4
+"""For how many windows the sums of past days are kept: these days hardly change."""
 _PATIENCE: Final = WriteOptions(wait_s=2.0)
 _LEAVE_S: Final = 5.0
 """A write that has begun ends by `_PATIENCE`."""
@@ -61,9 +67,15 @@ _CALLS: Final = (
     " usage.histogram, usage.last_used FROM usage WHERE usage.day >= ?"
 )
 _CALLS_OF_SERVER: Final = f"{_CALLS} AND usage.server = ?"
+_CALLS_BETWEEN: Final = f"{_CALLS} AND usage.day < ?"
+_NO_END: Final = "~"
+"""After every day."""
+_STAMP: Final = (
+    "SELECT count(*) AS count_1, sum(usage.calls) AS sum_1 FROM usage WHERE usage.day >= ? AND usage.day < ?"
+)
 _CALL_COUNTS: Final = (
-    "SELECT usage.server, usage.raw_name, sum(usage.calls) AS sum_1 FROM usage WHERE usage.day >= ?"
-    " GROUP BY usage.server, usage.raw_name"
+    "SELECT usage.server, usage.raw_name, sum(usage.calls) AS sum_1 FROM usage"
+    " WHERE usage.day >= ? AND usage.day < ? GROUP BY usage.server, usage.raw_name"
 )
 _SPENT: Final = (
     f"SELECT spending.day, spending.principal, {', '.join(f'spending.{name}' for name in _TOKENS)}"  # noqa: S608  # as above
@@ -93,6 +105,15 @@ class _Counts:
         self.tokens[key] = _sum(self.tokens.get(key, _NOTHING), tokens)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _PastDays(Generic[V]):
+    """What was worked out of the days in `window`, without the last one, while their rows have this stamp."""
+
+    window: tuple[str, str]
+    stamp: tuple[Any, ...]
+    value: V
+
+
 class UsageRecorder(anyio.AsyncContextManagerMixin):
     """Usage and spending in a database, whose tables exist already.
 
@@ -108,6 +129,8 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
         self._clock = clock
         self._pending = _Counts()
         self._today: tuple[str, dict[str, tuple[int, ...]]] = ("", {})
+        self._past_of_servers: LRUCache[int, _PastDays[_ServerTallies]] = LRUCache(_MOST_WINDOWS)
+        self._past_calls: LRUCache[int, _PastDays[_CallCounts]] = LRUCache(_MOST_WINDOWS)
         self._lock = anyio.Lock()
         self._batches = BatchWriter(
             self._write_pending,
@@ -219,29 +242,61 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
 
     async def by_server(self, days: int = 30, server: str = "") -> Mapping[str, Usage]:
         """Return the usage of each server, or of one, over a window up to today, in every gateway here."""
-        return await self._usage(days, lambda key: key.server, server)
+        if server:
+            return await self._usage(days, lambda key: key.server, server)
+        today, known = self._day(), self._past_of_servers.get(days)
+        first = first_day(today, max(days, figures.MONTH))
+
+        def fold_past(rows: Iterable[Sequence[Any]]) -> _ServerTallies:
+            return {
+                name: figures.fold_days(map(_tally, of_server), today, days)
+                for name, of_server in _by_server(rows).items()
+            }
+
+        def read(connection: DriverConnection) -> tuple[_PastDays[_ServerTallies], Mapping[str, Usage]]:
+            past = _past_days(connection, _CALLS_BETWEEN, (first, today.isoformat()), known, fold_past)
+            fresh = _by_server(connection.execute(_CALLS_BETWEEN, (today.isoformat(), _NO_END)))
+            tallies = {
+                name: [*past.value.get(name, ()), *map(_tally, fresh.get(name, ())), *own.get(name, ())]
+                for name in {**past.value, **fresh, **own}
+            }
+            return past, {name: usage_of(of_server, today, days) for name, of_server in tallies.items()}
+
+        async with self._lock:  # no flush at the same time, so nothing is counted twice or missed
+            own: dict[str, list[tuple[str, Tally]]] = defaultdict(list)
+            for (day, key), tally in self._copy_pending().calls.items():
+                own[key.server].append((day, tally))
+            self._past_of_servers[days], usage = await self._database.read_driver(read)
+        return usage
 
     async def calls(self, days: int = 30) -> Mapping[ToolKey, int]:
         """The number of calls of each tool over such a window; much less work than `usage`."""
-        first = first_day(self._day(), days)
-        async with self._lock:  # as in `_usage`
-            fresh = [(key, tally.calls) for (day, key), tally in self._pending.calls.items() if day >= first]
-            kept = await self._database.read_driver(
-                lambda connection: connection.execute(_CALL_COUNTS, (first,)).fetchall()
-            )
-        counts: Counter[ToolKey] = Counter()
-        for server, name, calls in kept:
-            counts[ToolKey(server=server, name=name)] = int(calls)
-        for key, number in fresh:
+        today, known = self._day(), self._past_calls.get(days)
+        first = first_day(today, days)
+
+        def read(connection: DriverConnection) -> tuple[_PastDays[_CallCounts], Counter[ToolKey]]:
+            past = _past_days(connection, _CALL_COUNTS, (first, today.isoformat()), known, _call_counts)
+            counts = Counter(past.value)
+            counts.update(_call_counts(connection.execute(_CALL_COUNTS, (today.isoformat(), _NO_END))))
+            return past, counts
+
+        async with self._lock:  # as above
+            own = [(key, tally.calls) for (day, key), tally in self._pending.calls.items() if day >= first]
+            self._past_calls[days], counts = await self._database.read_driver(read)
+        for key, number in own:
             counts[key] += number
+        return counts
+
+    def _copy_pending(self) -> _Counts:
+        counts = _Counts()
+        counts.add(self._pending)
         return counts
 
     async def _usage(self, days: int, owner: Callable[[ToolKey], K], server: str = "") -> Mapping[K, Usage]:
         today = self._day()
         first = first_day(today, max(days, figures.MONTH))
-        async with self._lock:  # no flush at the same time, so nothing is counted twice or missed
-            fresh = _Counts()
-            fresh.add(self._pending)
+        async with self._lock:  # as above
+            fresh = self._copy_pending()
             statement, values = (_CALLS_OF_SERVER, (first, _text(server))) if server else (_CALLS, (first,))
             kept = await self._database.read_driver(
                 lambda connection: connection.execute(statement, values).fetchall()
@@ -274,6 +329,31 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
         rows = sorted(counts.tokens.items(), key=lambda row: row[0][1])
         rows.sort(key=lambda row: row[0][0], reverse=True)
         return [_spending(day, principal, tokens) for (day, principal), tokens in rows if day >= first]
+
+
+def _past_days(
+    connection: DriverConnection,
+    statement: str,
+    window: tuple[str, str],
+    known: _PastDays[V] | None,
+    work_out: Callable[[Iterable[Sequence[Any]]], V],
+) -> _PastDays[V]:
+    """What is known of past days, worked out again if another process changed their rows."""
+    stamp = tuple(connection.execute(_STAMP, window).fetchone())
+    if known is not None and (known.window, known.stamp) == (window, stamp):
+        return known
+    return _PastDays(window=window, stamp=stamp, value=work_out(connection.execute(statement, window)))
+
+
+def _by_server(rows: Iterable[Sequence[Any]]) -> Mapping[str, Sequence[Sequence[Any]]]:
+    found: dict[str, list[Sequence[Any]]] = defaultdict(list)
+    for row in rows:
+        found[row[1]].append(row)
+    return found
+
+
+def _call_counts(rows: Iterable[Sequence[Any]]) -> _CallCounts:
+    return {ToolKey(server=server, name=name): int(calls) for server, name, calls in rows}
 
 
 def _write(connection: DriverConnection, counts: _Counts) -> None:

@@ -78,3 +78,21 @@ async def test_an_empty_ledger_says_what_to_do(house: House) -> None:
 async def test_who_may_not_watch_sees_no_figures(house: House) -> None:
     client = await house.person(Grant(principal="x", role="agent"))
     assert (await client.get("/ui/ledger")).status_code == 403
+
+
+async def test_a_page_follows_the_catalog_and_what_is_called(house: House) -> None:
+    """The picture is kept from page to page, but no longer than it is right; every person has the same."""
+    client = await house.person()
+
+    async def picture() -> str:
+        one, other = [(await ledger(house, client)).partition('id="catalog"')[2] for _ in range(2)]
+        assert one == other
+        return one
+
+    first = await picture()
+    await house.change("bank", tool("pay"), tool("pay_again", "Pays once more. " * 9))
+    with_another = await picture()
+    assert "pay_again" not in first
+    assert "bank__pay_again" in with_another
+    await house.gateway.call(ToolCall(name="shop__look_0", arguments={}), viewer=LOCAL_USER)
+    assert await picture() != with_another

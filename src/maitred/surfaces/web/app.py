@@ -342,7 +342,7 @@ class _Site:
         """The fragments of servers and screens that a viewer has; Today has news for who watches a server."""
         unseen = {one.title.lower() for one in self._screens if not one.is_for(viewer)}
         unseen |= set() if self._web.gateway.watches(viewer) else {"today"}
-        names = {one.name for one in self._web.gateway.servers(viewer)} if "servers" not in unseen else set()
+        names = set(self._web.gateway.server_names(viewer)) if "servers" not in unseen else set()
         return [
             one for one in fragments if (server_of(one) in names if server_of(one) else one not in unseen)
         ]

@@ -310,6 +310,11 @@ def _svg(
 def _element(kind: str, *inside: Markup, cls: str = "", text: str = "", **attributes: object) -> Markup:
     """An element of SVG; every value is marked and escaped."""
     every: Mapping[str, object] = {"class": cls, **attributes} if cls else attributes
-    written = "".join(f' {escape(name)}="{escape(mark_hidden(str(value)))}"' for name, value in every.items())
-    body = Markup("").join(inside) + mark_hidden(text)
-    return Markup(f"<{kind}{written}>{body}</{kind}>")  # noqa: S704  # kinds are ours, the rest is escaped
+    written = "".join([f' {name}="{_attribute(value)}"' for name, value in every.items()])
+    body = "".join(map(escape, inside))
+    content = f"{body}{escape(mark_hidden(text))}" if text else body
+    return Markup(f"<{kind}{written}>{content}</{kind}>")  # noqa: S704  # kinds are ours, the rest is escaped
+
+
+def _attribute(value: object) -> object:
+    return value if isinstance(value, int | float) else escape(mark_hidden(str(value)))

@@ -16,19 +16,23 @@ from maitred.surfaces.web.session import GrantOf, WebSessions
 T = TypeVar("T")
 
 _MOST_VALUES: Final = 64
+_MOST_DRAWN: Final = 8
 _RECALL_S: Final = 10.0
 
 
 class PageMemory:
-    """Values that take a while to work out, until a fragment changes, and for a few seconds at most.
+    """Values that take a while to work out.
 
-    Who tries out many searches at once holds `trials`, so that one person at a time slows agents down.
+    Those of `recall` are good until a fragment changes, and for a few seconds at most; those of `keep` for
+    as long as what they are made of is the same. Who tries out many searches at once holds `trials`, so that
+    one person at a time slows agents down.
     """
 
     def __init__(self, changes: FragmentChanges) -> None:
         self._changes = changes
         self.trials = anyio.Lock()
         self._values: LRUCache[Hashable, tuple[int, float, Any]] = LRUCache(_MOST_VALUES)
+        self._drawn: LRUCache[Hashable, tuple[object, Any]] = LRUCache(_MOST_DRAWN)
 
     async def recall(self, key: Hashable, fragment: str, work_out: Callable[[], Awaitable[T]]) -> T:
         """The value of a key, worked out again if the fragment changed since."""
@@ -39,6 +43,16 @@ class PageMemory:
             return value
         value = await work_out()
         self._values[key] = (number, now, value)
+        return value
+
+    def keep(self, key: Hashable, source: object, work_out: Callable[[], T]) -> T:
+        """The value of a key, worked out again for another `source`, which is all that the value needs."""
+        known = self._drawn.get(key)
+        if known and known[0] == source:
+            value: T = known[1]
+            return value
+        value = work_out()
+        self._drawn[key] = (source, value)
         return value
 
 

@@ -74,7 +74,7 @@ def as_markup(value: Any, most: int = MOST_CHARACTERS) -> Markup:
     """A text of a stranger as an element: its marks have names, and it cannot reorder what is around it."""
     text = shorten(str(value), most)
     if _SAFE.fullmatch(text):
-        return Markup("<bdi>{}</bdi>").format(text)
+        return Markup(f"<bdi>{escape(text)}</bdi>")  # noqa: S704  # it is escaped
     parts = [_mark(piece) if hidden else escape(piece) for piece, hidden in pieces(text, keep_emoji=True)]
     return Markup("<bdi>{}</bdi>").format(Markup("").join(parts))
 

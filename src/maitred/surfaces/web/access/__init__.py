@@ -63,7 +63,7 @@ async def view_tokens(visit: Visit) -> Mapping[str, Any]:
             (text, [ROLES.index(role) >= ROLES.index(LEAST[ability]) for role in ROLES])  # type: ignore[index]
             for ability, text in _ABILITIES.items()
         ],
-        "servers": sorted(one.name for one in visit.gateway.servers(visit.viewer)),
+        "servers": sorted(visit.gateway.server_names(visit.viewer)),
         "categories": [line.category.name for line in visit.gateway.categories(visit.viewer).lines],
     }
 
@@ -82,7 +82,7 @@ async def view_as(visit: Visit) -> Mapping[str, Any]:
         "scope": _scope_text(record.grant.scope),
         "token_state": token_state(record),
         "categories": visit.gateway.categories(bearer).lines,
-        "servers": [one.name for one in visit.gateway.servers(bearer)],
+        "servers": visit.gateway.server_names(bearer),
         "tools": tools[:_SHOWN],
         "total": len(tools),
         "everything": len(visit.gateway.visible_tools(visit.viewer)),

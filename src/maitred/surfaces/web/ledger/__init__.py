@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from markupsafe import Markup
+
 from maitred.model.tools import Tool
 from maitred.model.usage import Spending
-from maitred.surfaces.web.charts import Cell, Series, running_sums
+from maitred.surfaces.web.charts import Cell, Series, icicle, running_sums
 from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen
 from maitred.wording import count_of
 
@@ -53,6 +55,15 @@ class CatalogPart:
     opened_tokens: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class CatalogView:
+    """The catalog with how many of its tools were opened: a picture, and its parts in groups."""
+
+    opened: int
+    picture: Markup
+    groups: Sequence[tuple[str, str, Sequence[CatalogPart]]]
+
+
 async def view(visit: Visit) -> Mapping[str, Any]:
     """The figures of the last days, and the catalog."""
     gateway, viewer = visit.gateway, visit.viewer
@@ -82,8 +93,22 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "raw_list": stats.raw_tokens,
         "principals": _principals(spending),
         "family": gateway.settings.disclosure.model_family,
-        "catalog": catalog(tools, opened),
-        "groups": [
+        "catalog": visit.memory.keep("ledger", (tools, opened), lambda: _catalog_view(tools, opened)),
+        "tools": len(tools),
+    }
+
+
+def _catalog_view(tools: Sequence[Tool], opened: frozenset[str]) -> CatalogView:
+    """It looks at all tools several times, so pages keep it until a tool changes or is first opened."""
+    number = sum(tool.name in opened for tool in tools)
+    return CatalogView(
+        opened=number,
+        picture=icicle(
+            catalog(tools, opened),
+            title="Tokens of the catalog by category, server and tool",
+            desc=f"{number:,} of {len(tools):,} tools were called in 90 days.",
+        ),
+        groups=[
             (
                 "category",
                 "Category",
@@ -91,9 +116,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
             ),
             ("server", "Server", _parts(tools, opened, lambda tool: tool.server)[:_MOST_SERVERS]),
         ],
-        "opened": sum(tool.name in opened for tool in tools),
-        "tools": len(tools),
-    }
+    )
 
 
 def _days(rows: Iterable[Spending], count: int) -> Sequence[SpendingDay]:

@@ -88,7 +88,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     asked, query = question_of(visit.query), visit.query
     values: dict[str, Any] = {
         "asked": asked,
-        "servers": sorted(one.name for one in visit.gateway.servers(visit.viewer)),
+        "servers": sorted(visit.gateway.server_names(visit.viewer)),
         "categories": [line.category.name for line in visit.gateway.categories(visit.viewer).lines],
         "expected_fault": "",
         "found": None,

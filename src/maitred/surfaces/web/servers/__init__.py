@@ -7,17 +7,54 @@ To add an action, add its word to `act`, and a button to `server.html`.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
+from markupsafe import Markup
+
+from maitred.gateway import ServerStatus
 from maitred.model.transports import is_judged
+from maitred.model.usage import Usage
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
 from maitred.surfaces.web.servers.live_map import live_map
-from maitred.surfaces.web.servers.recent_use import MOST_LINES, recent_use
-from maitred.surfaces.web.servers.trouble import state_text, tone_of, trouble_of
+from maitred.surfaces.web.servers.recent_use import MOST_LINES, RecentUse, recent_use
+from maitred.surfaces.web.servers.trouble import Tone, state_text, tone_of, trouble_of
+from maitred.surfaces.web.templates import render
 
 _DAYS: Final = 30
 _LINES: Final = 60
 _RECENT: Final = 100
+_MOST_ROWS: Final = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRow:
+    """What the table says of a server; `clients` are name, principal and calls, `None` if not known."""
+
+    name: str
+    state: str
+    tone: Tone
+    clients: tuple[tuple[str, str, int], ...] | None
+    times: tuple[float, ...]
+    remark: str
+    tools: int
+    tokens: int
+    calls: int
+    p95_ms: float
+    cage: str
+    share: str
+
+    @property
+    def markup(self) -> Markup:
+        """The row of the table."""
+        return _markup_of(self)
+
+
+@lru_cache(maxsize=_MOST_ROWS)
+def _markup_of(row: ServerRow) -> Markup:
+    """Most rows are the same on the next page, and to write hundreds of them takes a while."""
+    return Markup(render("servers/row.html", row=row))  # noqa: S704  # the template escapes
 
 
 async def view_all(visit: Visit) -> Mapping[str, Any]:
@@ -26,7 +63,7 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
     usage = await visit.gateway.usage_by_server(_DAYS, visit.viewer)
     recent = await recent_use(visit)
     return {
-        "rows": [(one, state_text(one), tone_of(one), usage.get(one.name)) for one in servers],
+        "rows": [_row(one, usage.get(one.name), recent) for one in servers],
         "recent": recent,
         "most_lines": MOST_LINES,
         "map": live_map(servers, recent),
@@ -34,6 +71,24 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         "running": sum(tone_of(one) == "good" for one in servers),
         "tokens": sum(one.cost_tokens for one in servers),
     }
+
+
+def _row(status: ServerStatus, use: Usage | None, recent: RecentUse | None) -> ServerRow:
+    clients = recent.of_server(status.name) if recent else ()
+    return ServerRow(
+        name=status.name,
+        state=state_text(status),
+        tone=tone_of(status),
+        clients=tuple((one.client, one.principal, calls) for one, calls in clients) if recent else None,
+        times=tuple(recent.latencies.get(status.name, ())) if recent else (),
+        remark=status.remark,
+        tools=status.tools,
+        tokens=status.cost_tokens,
+        calls=use.calls if use else 0,
+        p95_ms=use.p95_ms if use else 0.0,
+        cage=status.health.cage,
+        share=status.sharing.share,
+    )
 
 
 async def view_one(visit: Visit) -> Mapping[str, Any]:

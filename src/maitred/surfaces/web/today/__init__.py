@@ -45,7 +45,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "cases": cases,
         "troubles": troubles,
         "saving": saving,
-        "servers": len(gateway.servers(viewer)),
+        "servers": len(gateway.server_names(viewer)),
         "tools": len(gateway.visible_tools(viewer)),
         "watches": gateway.watches(viewer),
         "may_decide": gateway.is_allowed(viewer, "approve"),

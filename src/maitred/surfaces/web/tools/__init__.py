@@ -53,25 +53,27 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
     category, server, words = query.text("category"), query.text("server"), query.text("q")[:200]
     kinds = {name: text for name, (text, _) in _ONLY.items() if may_change or name != "off"}
     only = query.text("only") if query.text("only") in kinds else ""
-    rows = _rows(visit, may_change=may_change)
-    chosen = [
-        row
-        for row in rows
-        if _is_chosen(row.tool, category, server, words.casefold().split())
-        and (not only or _ONLY[only][1](row))
-    ]
+    listed = _listed(visit, may_change=may_change)
+    chosen = listed.rows
+    if category or server or words or only:
+        chosen = [
+            row
+            for row in chosen
+            if _is_chosen(row.tool, category, server, words.casefold().split())
+            and (not only or _ONLY[only][1](row))
+        ]
     start = query.number("from", most=len(chosen))
     more = start + _PAGE < len(chosen)
     fields = {"category": category, "server": server, "q": words, "only": only}
     return {
-        "categories": _counts(row.tool.placement.category for row in rows),
-        "servers": _counts(row.tool.server for row in rows),
+        "categories": listed.categories,
+        "servers": listed.servers,
         "category": category,
         "server": server,
         "words": words,
         "only": only,
         "kinds": kinds,
-        "total": len(rows),
+        "total": len(listed.rows),
         "found": len(chosen),
         "first": start,
         "rows": chosen[start : start + _PAGE],
@@ -81,13 +83,31 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _rows(visit: Visit, *, may_change: bool) -> Sequence[ToolRow]:
-    """The tools that agents may see, and for who may change them those that are switched off; by name."""
+@dataclass(frozen=True, kw_only=True)
+class ToolList:
+    """All tools for a viewer by name, and how many there are of each category and server."""
+
+    rows: Sequence[ToolRow]
+    categories: Sequence[tuple[str, int]]
+    servers: Sequence[tuple[str, int]]
+
+
+def _listed(visit: Visit, *, may_change: bool) -> ToolList:
+    """The tools that agents may see, and for who may change them those that are switched off."""
     gateway, viewer = visit.gateway, visit.viewer
     choices = gateway.tool_choices(viewer)
     off = gateway.switched_off_tools(viewer) if may_change else ()
-    tools = sorted([*gateway.visible_tools(viewer), *off], key=lambda tool: tool.name)
-    return [ToolRow(tool=tool, choice=choices.get(tool.key, _NOTHING_CHOSEN)) for tool in tools]
+    tools = [*gateway.visible_tools(viewer), *off]
+
+    def work_out() -> ToolList:
+        tools.sort(key=lambda tool: tool.name)
+        return ToolList(
+            rows=[ToolRow(tool=tool, choice=choices.get(tool.key, _NOTHING_CHOSEN)) for tool in tools],
+            categories=_counts(tool.placement.category for tool in tools),
+            servers=_counts(tool.server for tool in tools),
+        )
+
+    return visit.memory.keep(("tools", viewer.grant), (tuple(tools), choices), work_out)
 
 
 def _is_chosen(tool: Tool, category: str, server: str, words: Sequence[str]) -> bool:
