@@ -4,7 +4,8 @@ Each has a stable `code`; its text says what is wrong, where, and what to do nex
 error but a result. An unexpected exception is a bug and never one of these. Directly below `MaitredError`:
 `ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (nine
 kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `DecisionError`, `UnknownDetailError`,
-`ToolWithheldError`, `CallNotApprovedError`, `AuditError`, `ArgumentsError`, `NotAllowedError`, `BusyError`.
+`UnknownTagError`, `ToolWithheldError`, `CallNotApprovedError`, `AuditError`, `ArgumentsError`,
+`NotAllowedError`, `BusyError`.
 """
 
 import errno
@@ -385,6 +386,16 @@ class UnknownDetailError(MaitredError):
     def __init__(self, detail: str, known: Sequence[str]) -> None:
         self.detail = detail
         super().__init__(f"`detail` is {one_of(known)}, not {detail!r}")
+
+
+class UnknownTagError(MaitredError):
+    """A tag is not in the vocabulary; the text has the nearest ones."""
+
+    code: ClassVar[str] = "tag_unknown"
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(self.faults))
 
 
 class ToolWithheldError(MaitredError):

@@ -15,7 +15,7 @@ from maitred.catalog import store
 from maitred.mediation import memo_store
 from maitred.search import vector_store
 from maitred.storage import tables as t
-from maitred.usage import recorder
+from maitred.usage import observations, recorder
 
 Insert = Callable[[sa.Table], "sqlite.Insert | postgresql.Insert"]
 
@@ -43,6 +43,12 @@ def add_tokens(insert: Insert) -> sa.ClauseElement:
     made = insert(t.spending)
     sums = {name: t.spending.c[name] + made.excluded[name] for name in SPENDING[2:]}
     return made.on_conflict_do_update(index_elements=["day", "principal"], set_=sums)
+
+
+def put_observation(insert: Insert) -> sa.ClauseElement:
+    made = insert(t.observations)
+    fresh = {name: made.excluded[name] for name in observations.COLUMNS[2:]}
+    return made.on_conflict_do_update(index_elements=["server", "raw_name"], set_=fresh)
 
 
 A, E, U = t.audit.c, t.audit_ends.c, t.usage.c
@@ -76,6 +82,30 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
             .where(U.day >= X)
             .group_by(U.server, U.raw_name)
         ),
+    ),
+    "usage: totals": (
+        recorder._TOTALS,
+        lambda _: (
+            sa.select(
+                U.server,
+                U.raw_name,
+                sa.func.sum(U.calls),
+                sa.func.sum(U.errors),
+                sa.func.sum(U.total_ms),
+                sa.func.max(U.last_used),
+            )
+            .where(U.day >= X)
+            .group_by(U.server, U.raw_name)
+        ),
+    ),
+    "observations": (
+        observations.OBSERVED,
+        lambda _: sa.select(*columns(t.observations, observations.COLUMNS)),
+    ),
+    "observations: put": (observations.PUT, put_observation),
+    "observations: drop": (
+        observations.DROP,
+        lambda _: sa.delete(t.observations).where(t.observations.c.day < X),
     ),
     "usage: spent": (
         recorder._SPENT,

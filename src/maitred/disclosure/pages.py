@@ -18,6 +18,7 @@ from maitred.disclosure.signature import escape_unprintable, parameters
 from maitred.errors import CursorError
 from maitred.model.categories import Category
 from maitred.model.tools import Tool
+from maitred.model.usage import Usage
 from maitred.wording import count_of
 
 CUMULATIVE: Final = (2_000, 4_000, 8_000, 12_000)
@@ -40,23 +41,38 @@ _MARK_TOKENS = 8
 class Summary:
     """A tool in a list: a call-ready line, or the same as JSON, of at most so many tokens.
 
-    `not_now` says that the tool makes no sense in the present state of its server.
+    `not_now` says that the tool makes no sense in the present state of its server. `returns` is the schema of
+    its answers, where that is known and shown. `usage` is more recent than the figures of the snapshot.
     """
 
     snapshot: Snapshot
     tool: Tool
     budget_tokens: int = views.LINE_TOKENS
     not_now: bool = False
+    returns: Any = None
+    usage: Usage | None = None
+
+    @property
+    def figures(self) -> Usage | None:
+        """The use of the tool; `None` if it was never called."""
+        standing = self.snapshot.standings.get(self.tool.key)
+        return self.usage or (standing.usage if standing else None)
 
     @property
     def text(self) -> str:
         """The line of the tool; it has only the top level of parameters."""
-        budget = min(self.budget_tokens, views.LINE_TOKENS) - (_MARK_TOKENS if self.not_now else 0)
+        marks = [NOT_NOW] if self.not_now else []
+        if self.usage is not None:
+            marks.append(views.short_figures(self.usage))
+        budget = min(self.budget_tokens, views.LINE_TOKENS) - _MARK_TOKENS * len(marks)
         line = views.line(self.snapshot, self.tool, budget, nested=False)
-        return f"{line} [{NOT_NOW}]" if self.not_now else line
+        return f"{line} [{', '.join(marks)}]" if marks else line
 
     def to_json(self) -> dict[str, Any]:
-        """Return name, server, category, first sentence and parameters; `more_parameters` counts the rest."""
+        """Return name, server, category, first sentence and parameters; `more_parameters` counts the rest.
+
+        Also the mean latency, if the tool was called, and what it returns, if that is shown.
+        """
         tool = self.tool
         entry: dict[str, Any] = {
             "name": tool.name,
@@ -65,6 +81,10 @@ class Summary:
             "description": "",
             "parameters": {},
         }
+        if returns := views.returns(self.returns):
+            entry["returns"] = returns
+        if (figures := self.figures) is not None:
+            entry["avg_latency_ms"] = round(figures.mean_ms, 1)
         all_parameters = parameters(self.snapshot.schema(tool.input_hash), nested=False)
         kinds = [
             (escape_unprintable(name) + ("" if is_required else "?"), kind)
@@ -122,7 +142,7 @@ def _usage_text(summary: Summary) -> str:
     standing = summary.snapshot.standings.get(summary.tool.key)
     if standing is None:
         return ""
-    return f" [{count_of(standing.usage.calls, 'call')}, {standing.usage.success_rate:.0%} ok]"
+    return f" [{count_of(standing.usage.calls, 'call')}, {views.short_figures(standing.usage)}]"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from maitred.gateway.use_cases import OpenWriter
 from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.service import MediationService
 from maitred.search.engine import SearchEngine
+from maitred.usage.observations import ToolObservations
 from maitred.usage.recorder import UsageRecorder
 from maitred.visibility.visibility import VisibilityTable
 
@@ -39,6 +40,7 @@ class GatewayParts:
     keeper: Discoverer
     search: SearchEngine
     usage: UsageRecorder
+    observations: ToolObservations
     results: ResultStore
     shortener: Shortener
     make_rules: Callable[[GatewayState], ResultRules]

@@ -20,6 +20,7 @@ from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec, State
 from maitred.model.tools import Tool
 from maitred.model.transports import is_composed
+from maitred.usage.observations import ToolObservations
 from maitred.wording import count_of, near_names
 
 STARTING: Final = "still starting"
@@ -38,11 +39,18 @@ class GatewayState:
     """
 
     def __init__(
-        self, settings: Settings, *, catalog: LiveCatalog, pool: ServerPool, keeper: Discoverer
+        self,
+        settings: Settings,
+        *,
+        catalog: LiveCatalog,
+        pool: ServerPool,
+        keeper: Discoverer,
+        observations: ToolObservations,
     ) -> None:
         self.catalog = catalog
         self.pool = pool
         self.keeper = keeper
+        self.observations = observations
         self._visible: tuple[object, frozenset[str]] = (None, frozenset())
         self.revision = 0  # counts settings: a later object may have the identity of a former one
         self.use(settings)

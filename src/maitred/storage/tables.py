@@ -95,6 +95,19 @@ usage = sa.Table(
 )
 """Calls by tool and day (UTC); the histogram counts calls by latency, see `maitred.usage.recorder`."""
 
+observations = sa.Table(
+    "observations",
+    metadata,
+    sa.Column("server", sa.String(200), primary_key=True),
+    sa.Column("raw_name", sa.String(1000), primary_key=True),
+    sa.Column("definition", sa.String(32), nullable=False),
+    sa.Column("answers", sa.Integer, nullable=False),
+    sa.Column("answer_schema", sa.Text, nullable=False),
+    sa.Column("example", sa.Text, nullable=False),
+    sa.Column("day", sa.String(10), nullable=False),
+)
+"""What calls showed of each tool; see `maitred.usage.observations`."""
+
 spending = sa.Table(
     "spending",
     metadata,

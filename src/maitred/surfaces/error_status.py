@@ -20,6 +20,7 @@ from maitred.errors import (
     StoreError,
     ToolWithheldError,
     UnknownDetailError,
+    UnknownTagError,
 )
 
 STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
@@ -33,6 +34,7 @@ STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
     (BusyError, 429),
     (ArgumentsError, 422),
     (UnknownDetailError, 422),
+    (UnknownTagError, 422),
     (CursorError, 400),
     (ServerUnavailableError, 503),
     (CallTimeoutError, 504),

@@ -119,6 +119,7 @@ async def _make_parts(
     """Make and open all parts of a gateway, in the reverse order of their closing."""
     from maitred.admission.gatekeeper import Gatekeeper
     from maitred.admission.registry import Registry
+    from maitred.audit.masking import mask_value
     from maitred.calls.cache import ResultCache
     from maitred.calls.results import ResultStore, Shortener
     from maitred.calls.subscriptions import Subscriptions
@@ -129,6 +130,7 @@ async def _make_parts(
     from maitred.gateway.parts import GatewayParts
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
+    from maitred.usage.observations import ToolObservations
     from maitred.usage.recorder import UsageRecorder
 
     database = database_of(settings)
@@ -136,6 +138,7 @@ async def _make_parts(
     catalog = LiveCatalog(await stack.enter_async_context(store))
     await catalog.refresh()
     usage = await stack.enter_async_context(UsageRecorder(database))
+    observations = await stack.enter_async_context(ToolObservations(database, mask_value))
     auditing = await stack.enter_async_context(open_trail(settings))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
@@ -153,6 +156,7 @@ async def _make_parts(
         keeper=keeper,
         search=search,
         usage=usage,
+        observations=observations,
         results=results,
         shortener=Shortener(results, estimate=estimate, limit_tokens=settings.results.max_tokens),
         make_rules=partial(make_result_rules, settings.results, results),

@@ -16,6 +16,7 @@ from rich.text import Text
 from maitred.config.edit_choices import set_choice, unset_choice
 from maitred.config.settings import Settings
 from maitred.config.taxonomy import merge_categories
+from maitred.disclosure.pages import ToolPage
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
@@ -35,6 +36,13 @@ from maitred.surfaces.cli.console import (
     print_json,
     print_table,
     run,
+)
+from maitred.surfaces.cli.filters import (
+    MaxLatencyOption,
+    MinSuccessOption,
+    TagOption,
+    UsedWithinOption,
+    use_of,
 )
 from maitred.wording import count_of, did_you_mean
 
@@ -58,13 +66,24 @@ def menu(
     config: ConfigOption = None,
     cursor: Annotated[str, typer.Option(help="Where to continue, as the page before says.")] = "",
     page_size: Annotated[int, typer.Option(min=1, max=100, help="Tools on a page at most.")] = 50,
+    tag: TagOption = None,
+    max_latency_ms: MaxLatencyOption = None,
+    min_success: MinSuccessOption = None,
+    used_within: UsedWithinOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Print a page of the menu as agents read it."""
+    """Print a page of the menu as agents read it. Options narrow the tools of a category or server."""
+    tags, use = tag or [], use_of(max_latency_ms, min_success, used_within)
+    narrows = bool(tags) or use.is_set
+    if narrows and not path.startswith(("category/", "server/")):
+        raise ConfigError("menu", ["only tools of category/NAME or server/NAME can be narrowed"])
     settings, viewer = prepare(config)
 
     async def go() -> Any:
         async with known_gateway(settings) as gateway:
+            if narrows:
+                held = await gateway.filtered_page(path, cursor, page_size, tags=tags, use=use, viewer=viewer)
+                return _tools_json(held) if as_json else held.page.text
             page = gateway.browse(
                 path, cursor, page_size, viewer=viewer
             )  # a wrong path is an error with JSON too
@@ -86,7 +105,10 @@ def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Vi
     if path == "servers":
         servers = gateway.servers(viewer)
         return {"servers": [server.to_json() for server in servers]}
-    page = gateway.page(path, cursor, size, viewer=viewer)
+    return _tools_json(gateway.page(path, cursor, size, viewer=viewer))
+
+
+def _tools_json(page: ToolPage) -> dict[str, Any]:
     end = page.start + len(page.tools)
     return page.to_json() | {"cursor": page.cursor_at(len(page.tools)) if end < page.total else ""}
 

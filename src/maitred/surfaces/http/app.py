@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Final
 from urllib.parse import quote
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,6 +19,7 @@ from maitred.surfaces.http import admission, audit, held_calls, menu, tokens, to
 from maitred.surfaces.http import operations as probes
 from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
+from maitred.surfaces.http.filters import describe_refusals, refuse_unknown_parameters
 from maitred.surfaces.http.openapi import ERRORS
 from maitred.surfaces.http.operations import Metrics, RequestCounter
 from maitred.surfaces.http.page_cache import CachedApp, Pages
@@ -57,6 +58,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
         docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(refuse_unknown_parameters)],
     )
     menu.add_routes(app, gateway, pages)
     tools.add_routes(app, gateway, pages)
@@ -67,6 +69,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
     probes.add_routes(app, gateway, metrics)
     welcome.add_routes(app)
     answer_errors(app)
+    describe_refusals(app)
     _describe_token(app, needed=guarded)
     return _Encoded(CachedApp(app, pages))
 

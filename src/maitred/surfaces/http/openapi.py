@@ -12,6 +12,7 @@ _SUMMARY: Final = {
     "category": "data",
     "description": "Add two numbers.",
     "parameters": {"a": "number", "b": "number"},
+    "avg_latency_ms": 3.1,
 }
 _CATEGORY: Final = {
     "name": "data",
@@ -74,7 +75,7 @@ CATEGORIES: Final[Any] = {"tier": "T1", "categories": [_CATEGORY], "left_out": 0
 PAGE: Final[Any] = {
     "tier": "T2",
     "path": "category/data",
-    "tools": [_SUMMARY],
+    "tools": [_SUMMARY | {"returns": "{sum: num}"}],
     "categories": [],
     "total": 120,
     "note": "",
@@ -92,6 +93,26 @@ TOOL: Final[Any] = {
             "type": "object",
             "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
             "required": ["a", "b"],
+        },
+    },
+    "returns": {
+        "type": "{sum: num}",
+        "schema": {"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]},
+        "by": "schema",
+    },
+    "examples": [{"arguments": {"a": 1, "b": 1}, "from": "schema"}],
+    "runs": {
+        "transport": "container",
+        "image": "ghcr.io/acme/calculator:1.2",
+        "isolation": "container",
+        "network": "none",
+        "limits": {
+            "call_timeout_s": 120.0,
+            "longest_call_s": 3_600.0,
+            "memory_bytes": 536_870_912,
+            "cpus": 1.0,
+            "processes": 128,
+            "output_bytes_per_s": 8_388_608,
         },
     },
     "original": {
@@ -126,6 +147,12 @@ SEARCH: Final[Any] = {
             "band": "strong",
             "also": [],
             "why_not": "",
+            "usage": {
+                "calls": 40,
+                "success_rate": 0.975,
+                "avg_latency_ms": 3.1,
+                "last_used": "2026-03-01T09:41:00+00:00",
+            },
         }
     ],
     "withheld": [{"server": "tables", "tools": 2, "reason": "disabled in the configuration"}],
