@@ -6,8 +6,8 @@ an entry, and every list says how to go on.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from maitred.catalog.snapshot import Snapshot
@@ -32,6 +32,8 @@ INDEX_TOKENS: Final = 200
 OVERVIEW_TOKENS: Final = 500
 PAGE_TOOLS: Final = 50
 HOT_TOOLS: Final = 15
+PARTS_FROM: Final = 20
+"""A category of more tools than this names its sub-categories."""
 
 _FRAME_TOKENS = 120
 _MARK_TOKENS = 8
@@ -147,12 +149,16 @@ def _usage_text(summary: Summary) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryLine:
-    """A category and the tools in it and below it: their number, and the number of their servers."""
+    """A category and the tools in it and below it: their number, and the number of their servers.
+
+    `parts` are its sub-categories with the number of tools in each.
+    """
 
     category: Category
     tools: int
     servers: int
     popular: Sequence[str] = ()
+    parts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -161,7 +167,13 @@ class CategoryLine:
         count = f"{count_of(self.tools, 'tool')} on {count_of(self.servers, 'server')}"
         title = views.first_sentence(self.category.title or name, 24)[0]
         examples = f", such as {', '.join(self.popular)}" if self.popular else ""
-        return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{examples}"
+        parts = f"; in it: {', '.join(self.parts)}" if self.shows_parts else ""
+        return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{examples}{parts}"
+
+    @property
+    def shows_parts(self) -> bool:
+        """Whether the category has so many tools that a reader wants a part of it."""
+        return len(self.parts) > 1 and self.tools > PARTS_FROM
 
     def to_json(self) -> dict[str, Any]:
         """Return the category, its counts, and two of its tools."""
@@ -173,6 +185,7 @@ class CategoryLine:
             "tools": self.tools,
             "servers": self.servers,
             "popular": list(self.popular),
+            "parts": dict(self.parts) if self.shows_parts else {},
         }
 
 

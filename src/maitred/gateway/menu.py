@@ -3,6 +3,7 @@
 It is computed once for each generation of the catalog and set of visible servers, and then cached.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
@@ -139,7 +140,12 @@ class Menu:
                 standings = self._context.snapshot.standings
                 such = [tool.name for tool in popular(held, standings, _POPULAR)]
                 servers = len({tool.server for tool in held})
-                lines.append(CategoryLine(category=category, tools=len(held), servers=servers, popular=such))
+                parts = Counter(t.placement.subcategory for t in by_category.get(category.name, ()))
+                known = {name: parts[name] for name in self._context.subcategories if parts[name]}
+                line = CategoryLine(
+                    category=category, tools=len(held), servers=servers, popular=such, parts=known
+                )
+                lines.append(line)
         return lines
 
     def _in_order(self) -> list[Any]:
@@ -262,6 +268,8 @@ class Menu:
         Raises:
             PathNotFoundError: There is no such category or server.
         """
+        if kind == "category" and name in self._context.subcategories:
+            return self._in_subcategory, "", frozenset()
         if kind == "category":
             return self._in_category, "", self.within(name)
         if kind == "server" and name in self._context.settings.servers:
@@ -314,6 +322,11 @@ class Menu:
         tools = [t for one in held for t in by_category.get(one, ()) if t.server in visible]
         return self._ordered(tools)
 
+    def _in_subcategory(self, name: str) -> tuple[list[Tool], list[str]]:
+        visible, category = self._context.visible, self._context.subcategories[name].parent
+        held = self._context.snapshot.by_category.get(category, ())
+        return self._ordered([t for t in held if t.placement.subcategory == name and t.server in visible])
+
     def _on_server(self, name: str) -> tuple[list[Tool], list[str]]:
         return self._ordered(self._context.snapshot.by_server.get(name, ()))
 
@@ -323,7 +336,7 @@ class Menu:
 
     def _near_categories(self, name: str) -> list[str]:
         names = [category.name for category in self._context.categories]
-        return [f"category/{near}" for near in near_names(name, names)]
+        return [f"category/{near}" for near in near_names(name, [*names, *self._context.subcategories])]
 
     def tasks(self) -> Sequence[str]:
         """The tasks of the tools: titles of categories, then use cases."""
@@ -452,6 +465,7 @@ class Menu:
             "runs": self._server_details(tool),
             "original": views.original_texts(snapshot, tool),
             "category": tool.placement.category,
+            "subcategory": tool.placement.subcategory,
             "confidence": round(tool.placement.confidence, 3),
             "placed_by": tool.placement.by,
             "tags": list(tool.placement.tags),

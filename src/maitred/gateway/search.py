@@ -147,10 +147,13 @@ def filter_of(there: ScopedCatalog, server: str, category: str, tags: Sequence[s
     context = there.context
     if server and server not in context.settings.servers:
         raise PathNotFoundError(f"server/{server}", nearest=context.near_servers(server))
+    name = category.removeprefix("category/")
+    part = context.subcategories.get(name)
     return Filter(
         visible=frozenset(),
         server=server,
-        categories=there.menu.within(category.removeprefix("category/")) if category else frozenset(),
+        categories=there.menu.within(part.parent if part else name) if name else frozenset(),
+        subcategory=name if part else "",
         tags=_known_tags(tags, context),
         outside=_union(there.outside, context.switched_off),
     )

@@ -12,6 +12,7 @@ from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.interpolate import references
 from maitred.config.settings import Settings
+from maitred.config.subcategories import subcategories_of
 from maitred.config.taxonomy import merge_categories
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.budget import to_o200k_budget
@@ -60,6 +61,7 @@ class GatewayState:
         self.settings = settings
         self.revision += 1
         self.categories: Sequence[Category] = merge_categories(settings.categories)
+        self.subcategories = {one.name: one for one in subcategories_of(self.categories)}
         self.switched_off = frozenset(key for key, choice in settings.tools.items() if not choice.enabled)
 
     @property

@@ -133,7 +133,8 @@ class Rows:
                 continue
             place = tool.placement
             of_category = not limits.categories or place.category in limits.categories
-            mask[row] = of_category and limits.tags.issubset(place.tags)
+            of_part = limits.subcategory in ("", place.subcategory)
+            mask[row] = of_category and of_part and limits.tags.issubset(place.tags)
         return mask
 
     def rows_of_name(self, phrase: str, mask: Mask) -> list[int]:

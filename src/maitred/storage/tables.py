@@ -42,6 +42,7 @@ tools = sa.Table(
     sa.Column("mending", sa.JSON, nullable=False, server_default="{}"),
     sa.Column("raw_input_hash", sa.String(32), nullable=False, server_default=""),
     sa.Column("withheld", sa.Text, nullable=False, server_default=""),
+    sa.Column("subcategory", sa.String(64), nullable=False, server_default=""),
 )
 
 schemas = sa.Table(
@@ -178,6 +179,19 @@ approvals = sa.Table(
     sa.Column("at", sa.String(40), nullable=False),
 )
 """The log of approvals: the events of each server, numbered from 1; it outlives the registration."""
+
+allow_events = sa.Table(
+    "allow_events",
+    metadata,
+    sa.Column("turn", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("pattern", sa.String(500), nullable=False),
+    sa.Column("action", sa.String(10), nullable=False),
+    sa.Column("who", sa.String(200), nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+)
+"""The history of the allow list, numbered from 1; see `maitred.admission.allow_list`."""
 
 definitions = sa.Table(
     "definitions",

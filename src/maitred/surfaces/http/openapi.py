@@ -22,6 +22,7 @@ _CATEGORY: Final = {
     "tools": 120,
     "servers": 9,
     "popular": ["calculator__add", "tables__read"],
+    "parts": {"databases": 70, "finance": 30},
 }
 _SERVER: Final = {
     "name": "calculator",
@@ -124,6 +125,7 @@ TOOL: Final[Any] = {
         "confidence": 1.0,
     },
     "category": "data",
+    "subcategory": "databases",
     "confidence": 0.91,
     "placed_by": "rules",
     "tags": ["operation:compute"],

@@ -81,6 +81,9 @@ class CategoryResponse(BaseModel):
     tools: Count
     servers: Count
     popular: list[str] = Field(description="Two of its tools.")
+    parts: dict[str, Count] = Field(
+        description="The sub-categories of a large category, each with the number of its tools."
+    )
 
 
 class CategoriesResponse(BaseModel):
@@ -186,6 +189,7 @@ class ToolDetail(BaseModel):
         description="The definition of its server, where mediation changed it."
     )
     category: str
+    subcategory: str = Field(description="The part of the category; empty if none fits.")
     confidence: Share
     placed_by: str
     tags: list[str]
