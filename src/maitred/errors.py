@@ -2,10 +2,10 @@
 
 Each has a stable `code`; its text says what is wrong, where, and what to do next. A tool that fails is not an
 error but a result. An unexpected exception is a bug and never one of these. Directly below `MaitredError`:
-`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (nine
-kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `DecisionError`, `UnknownDetailError`,
-`UnknownTagError`, `ToolWithheldError`, `CallNotApprovedError`, `AuditError`, `ArgumentsError`,
-`NotAllowedError`, `BusyError`.
+`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (ten
+kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `AllowPatternError`, `DecisionError`,
+`UnknownDetailError`, `UnknownTagError`, `ToolWithheldError`, `CallNotApprovedError`, `AuditError`,
+`ArgumentsError`, `NotAllowedError`, `BusyError`.
 """
 
 import errno
@@ -343,6 +343,31 @@ class HeldCallNotFoundError(NotFoundError):
         self.held_id = held_id
         super().__init__(
             f"There is no held call {held_id[:80]!r}. `maitred calls list` shows those that wait."
+        )
+
+
+class AllowPatternError(MaitredError):
+    """A pattern of the allow list cannot be added or removed like this; the text says why."""
+
+    code: ClassVar[str] = "allow_pattern_refused"
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        self.pattern = pattern
+        self.reason = reason
+        super().__init__(f"Pattern {pattern[:80]!r} {reason}.")
+
+
+class PatternNotFoundError(NotFoundError):
+    """The allow list has no such pattern."""
+
+    code: ClassVar[str] = "pattern_not_found"
+
+    def __init__(self, pattern: str, *, nearest: Sequence[str] = ()) -> None:
+        self.pattern = pattern
+        self.nearest = tuple(nearest)
+        hint = suggest_names(self.nearest)
+        super().__init__(
+            f"The allow list has no pattern {pattern[:80]!r}.{hint} `maitred allow list` shows it."
         )
 
 

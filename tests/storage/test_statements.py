@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from maitred.access import token_store
-from maitred.admission import registry
+from maitred.admission import allow_list, registry
 from maitred.audit import hash_chain
 from maitred.backends.oauth import vault
 from maitred.catalog import store
@@ -107,6 +107,12 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         observations.DROP,
         lambda _: sa.delete(t.observations).where(t.observations.c.day < X),
     ),
+    "allow list: history": (
+        allow_list.HISTORY,
+        lambda _: sa.select(*columns(t.allow_events, allow_list.COLUMNS)).order_by(t.allow_events.c.turn),
+    ),
+    "allow list: last": (allow_list.LAST, lambda _: sa.select(sa.func.max(t.allow_events.c.turn))),
+    "allow list: add": (allow_list.ADD, lambda insert: insert(t.allow_events)),
     "usage: spent": (
         recorder._SPENT,
         lambda _: sa.select(*columns(t.spending, SPENDING)).where(t.spending.c.day >= X),

@@ -45,6 +45,7 @@ class Configuration:
         self.admission = AdmissionService(
             context,
             parts.gatekeeper,
+            parts.allow_list,
             auditing,
             make_front=parts.make_front,
             make_namesakes=parts.make_namesakes,

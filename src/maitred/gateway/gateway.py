@@ -22,6 +22,7 @@ from maitred.disclosure import pages
 from maitred.disclosure.answers import InfoAnswer, ServerStatus
 from maitred.disclosure.introduction import ListContent
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
+from maitred.gateway.allow_list import AllowListMethods
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cache_policy import CachePolicy
 from maitred.gateway.calls import CallServices, MakeCallSteps
@@ -55,7 +56,7 @@ _PAGE_TOOLS = 100
 _SETTLED_S = 300.0
 
 
-class Gateway(Operations, TokenCounts, ToolSearch):
+class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
@@ -93,7 +94,7 @@ class Gateway(Operations, TokenCounts, ToolSearch):
             configuration=configuration,
         )
         self._search, self._events = parts.search, parts.events
-        self._results = StoredResults(parts.results)
+        self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._credentials, self._menu = parts.credentials, access.whole.menu
         self._lists = MenuLists(
             context, self._menu, visibility, self._ledger, changed, reserved=parts.reserved_names

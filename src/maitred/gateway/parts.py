@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from maitred.access.credentials import Credentials
+from maitred.admission.allow_list import AllowList
 from maitred.admission.gatekeeper import Gatekeeper
 from maitred.audit.service import AuditService
 from maitred.backends.base import ServerPool
@@ -51,6 +52,7 @@ class GatewayParts:
     auditing: AuditService
     screen: AnswerScreen
     gatekeeper: Gatekeeper
+    allow_list: AllowList
     make_front: Callable[[Settings], ManifestReviewer]
     make_namesakes: MakeNamesakes
     check_policy: Callable[[Settings], None]

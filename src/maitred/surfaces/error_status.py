@@ -5,6 +5,7 @@ from typing import Final
 
 from maitred.errors import (
     AdmissionError,
+    AllowPatternError,
     ArgumentsError,
     AuditError,
     BusyError,
@@ -28,6 +29,7 @@ STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
     (ToolWithheldError, 409),
     (AdmissionError, 409),
     (DecisionError, 409),
+    (AllowPatternError, 422),
     (CallNotApprovedError, 409),
     (NotAllowedError, 403),
     (AuditError, 503),

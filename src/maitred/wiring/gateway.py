@@ -117,6 +117,7 @@ async def _make_parts(
     tool_middleware: "Middleware | None",
 ) -> "GatewayParts":
     """Make and open all parts of a gateway, in the reverse order of their closing."""
+    from maitred.admission.allow_list import AllowList, AllowLog
     from maitred.admission.gatekeeper import Gatekeeper
     from maitred.admission.registry import Registry
     from maitred.audit.masking import mask_value
@@ -142,6 +143,7 @@ async def _make_parts(
     auditing = await stack.enter_async_context(open_trail(settings))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
+    allow_list = AllowList(AllowLog(database), auditing)
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
@@ -167,6 +169,7 @@ async def _make_parts(
         auditing=auditing,
         screen=make_screen(settings.results),
         gatekeeper=gatekeeper,
+        allow_list=allow_list,
         make_front=partial(make_front, rules=rules),
         make_namesakes=make_namesakes,
         check_policy=check_policy,
