@@ -2,9 +2,10 @@
 
 Each has a stable `code`; its text says what is wrong, where, and what to do next. A tool that fails is not an
 error but a result. An unexpected exception is a bug and never one of these. Directly below `MaitredError`:
-`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (nine
-kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `DecisionError`, `UnknownDetailError`,
-`ToolWithheldError`, `CallNotApprovedError`, `AuditError`, `ArgumentsError`, `NotAllowedError`, `BusyError`.
+`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (ten
+kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `AllowPatternError`, `DecisionError`,
+`UnknownDetailError`, `UnknownTagError`, `ToolWithheldError`, `CallNotApprovedError`, `AuditError`,
+`ArgumentsError`, `NotAllowedError`, `BusyError`.
 """
 
 import errno
@@ -345,6 +346,31 @@ class HeldCallNotFoundError(NotFoundError):
         )
 
 
+class AllowPatternError(MaitredError):
+    """A pattern of the allow list cannot be added or removed like this; the text says why."""
+
+    code: ClassVar[str] = "allow_pattern_refused"
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        self.pattern = pattern
+        self.reason = reason
+        super().__init__(f"Pattern {pattern[:80]!r} {reason}.")
+
+
+class PatternNotFoundError(NotFoundError):
+    """The allow list has no such pattern."""
+
+    code: ClassVar[str] = "pattern_not_found"
+
+    def __init__(self, pattern: str, *, nearest: Sequence[str] = ()) -> None:
+        self.pattern = pattern
+        self.nearest = tuple(nearest)
+        hint = suggest_names(self.nearest)
+        super().__init__(
+            f"The allow list has no pattern {pattern[:80]!r}.{hint} `maitred allow list` shows it."
+        )
+
+
 class DecisionError(MaitredError):
     """A held call cannot be decided like this, or not any more; the text says why."""
 
@@ -385,6 +411,16 @@ class UnknownDetailError(MaitredError):
     def __init__(self, detail: str, known: Sequence[str]) -> None:
         self.detail = detail
         super().__init__(f"`detail` is {one_of(known)}, not {detail!r}")
+
+
+class UnknownTagError(MaitredError):
+    """A tag is not in the vocabulary; the text has the nearest ones."""
+
+    code: ClassVar[str] = "tag_unknown"
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(self.faults))
 
 
 class ToolWithheldError(MaitredError):

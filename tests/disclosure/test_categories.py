@@ -323,3 +323,45 @@ def test_faulty_categories_are_refused() -> None:
 
 def test_no_tools_need_no_places() -> None:
     assert rules().place([], schema) == []
+
+
+# --- sub-categories ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("server", "name", "description", "part"),
+    [
+        ("forge", "create_pull_request", "Open a pull request.", "repositories"),
+        ("lsp", "find_symbol", "Find code symbols by name.", "code_search"),
+        ("checks", "lint_code", "Lint source code.", "code_quality"),
+        ("papers", "merge_pdf", "Join several PDF files.", "pdf"),
+        ("db", "run_query", "Run a SQL query on the database.", "databases"),
+        ("money", "get_stock_price", "The latest price of a stock.", "finance"),
+        ("ops", "kubectl_get_pods", "List the pods of a namespace.", "containers"),
+        ("ops", "update_dns_record", "Change a DNS record of a zone.", "networks"),
+        ("guard", "list_vulnerabilities", "Known vulnerabilities of a host.", "vulnerabilities"),
+        ("post", "send_email", "Send a mail to somebody.", "mail"),
+        ("board", "create_issue", "File an issue in a project.", "projects"),
+        ("clock", "get_current_time", "The time in a timezone.", "time_numbers"),
+        ("odd", "frobnicate", "", ""),
+    ],
+)
+def test_a_tool_is_in_the_part_of_its_category_that_its_words_say(
+    server: str, name: str, description: str, part: str
+) -> None:
+    """And in none if they say nothing. Source: design document 004, hierarchical menu."""
+    [placed] = rules().place([tool(server, name, description)], schema)
+
+    assert placed.placement.subcategory == part
+
+
+def test_a_person_who_moves_a_tool_moves_it_to_a_part_of_the_new_category() -> None:
+    """A part is always one of the tool's own category, and categories of operators have none."""
+    send = tool("s", "send_email", "Send a mail with a secret.")
+    own = merge_categories({"legal": Category(name="legal")})
+    places = [
+        rules(own, send_email=ToolChoice(category=category)).place([send], schema)[0].placement.subcategory
+        for category in ("communication", "security", "legal")
+    ]
+
+    assert places == ["mail", "secrets", ""]

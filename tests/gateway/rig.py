@@ -12,6 +12,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from tests.catalog.makers import Counter, LetsAllIn, open_store
 
+from maitred.audit.masking import mask_value
 from maitred.backends.base import Backend
 from maitred.backends.pool import BackendPool
 from maitred.catalog.discovery import Discoverer
@@ -24,7 +25,9 @@ from maitred.gateway.state import GatewayState as GatewayContext
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
+from maitred.usage.observations import ToolObservations
 from maitred.wiring import open_gateway
+from maitred.wiring.storage import database_of
 
 SOON_S = 120.0
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -173,7 +176,10 @@ class Shown:
         self.show(snapshot)
         pool = BackendPool(_unneeded, max_starting=1, on_close=_nothing)
         keeper = Discoverer(self.catalog, pool, Counter(), LetsAllIn())
-        self.context = GatewayContext(self.settings, catalog=self.catalog, pool=pool, keeper=keeper)
+        self.seen = ToolObservations(database_of(self.settings), mask_value)
+        self.context = GatewayContext(
+            self.settings, catalog=self.catalog, pool=pool, keeper=keeper, observations=self.seen
+        )
         self.menu = Menu(self.context, lambda _, __: [])
 
     def show(self, snapshot: Snapshot) -> None:

@@ -13,6 +13,7 @@ import maitred.surfaces
 from maitred.access.tokens import TokenRequest
 from maitred.catalog.snapshot import Snapshot
 from maitred.chains.answer import check_answer
+from maitred.config.settings import Admission
 from maitred.disclosure.budget import estimate
 from maitred.errors import NotAllowedError, NotFoundError
 from maitred.gateway import Gateway, SectionChange, ToolChange
@@ -53,6 +54,7 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
         WRITES,
     ),
     "auditing.require": "is what refuses",
+    "allow_list.joined": "is what a review reads, and shown to none",
     **dict.fromkeys(("auditing.use", "auditing.keep_up"), UPKEEP),
     "list_state": "is a key by which the lists of viewers are compared, and shown to none",
     **dict.fromkeys(("count_menu", "count_tools", "count_categories", "count_answer", "count_result"), OWN),
@@ -95,6 +97,8 @@ GIVEN: Final[Mapping[str, Any]] = {
     "heard": lambda: None,
     "ability": "approve",
     "change": SectionChange(name="limits", text="limits: {}", seen=""),
+    "pattern": "ghcr.io/acme/*",
+    "section": Admission(),
     "trial": TrialText(tool=TOOL, description="Another text."),
     "tool_change": ToolChange(enabled=False),
     "id_or_name": "nobody",
@@ -119,7 +123,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 def services(gateway: Gateway) -> Mapping[str, object]:
     """The gateway, what it has for one viewer, and services that commands also use beside a gateway."""
-    beside = {"auditing": gateway._auditing, "tokens": gateway._tokens}
+    beside = {"auditing": gateway._auditing, "tokens": gateway._tokens, "allow_list": gateway._allow_list}
     running = gateway.running_tasks(NOBODY)
     return {"": gateway, "offers": gateway.offers(NOBODY), "running_tasks": running, **beside}
 
@@ -209,6 +213,8 @@ async def test_what_changes_something_is_refused_with_the_reason(gateway: Gatewa
         "ask_model", "estimate_mediation", "model_spending", "chain_isolation_fault", "run_chain",
         "auditing.latest", "auditing.verify", "auditing.lines", "auditing.head", "auditing.prune",
         "keep_text", "drop_text", "change_tool", "switched_off_tools",
+        "allow_patterns", "allow_history", "add_allow_pattern", "remove_allow_pattern",
+        "allow_list.listed", "allow_list.history", "allow_list.add", "allow_list.remove",
         "tokens.make", "tokens.listed", "tokens.revoke", "offers.read", "offers.hold", "offers.get_prompt",
     }  # fmt: skip
     found = dict(methods(gateway))

@@ -1,6 +1,7 @@
 """The commands about the menu as an operator runs them: browsing, categories, usage, tiers, the budget."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tests.interaction.harness import Json, cli, faulty, know_as, write_settings
 from tests.interaction.test_cli import fine, read_json, refused
 
 from maitred.config.load import load
+from maitred.config.taxonomy import TAGS
 from maitred.model.tools import ToolKey
 
 ADD = ToolKey(server="counter", name="add")
@@ -59,8 +61,46 @@ def test_menu_begins_with_what_is_used_or_pinned(own: Path) -> None:
 
     assert before.startswith("For example:\n")
     assert used.startswith("Often used:\ncounter__echo(")
-    assert "[1 call, 100% ok]" in used.splitlines()[1]
+    assert re.search(r"\[1 call, \d+ ms, 100% ok\]", used.splitlines()[1])
     assert pinned.startswith("Often used:\ncounter__pid(")
+
+
+def test_search_and_menu_show_only_tools_with_the_use_that_is_asked_for(own: Path) -> None:
+    """Of this moment, and alike; nothing is ignored. Source: docs/menu.md, "Tools by their use"."""
+    fine(cli(own, "call", "counter__echo", "text=a"))
+    recent = ("--used-within", "1h", "--min-success", "0.9")
+    found = read_json(cli(own, "search", "add numbers", "echo a text", *recent, "--json"))
+    text = fine(cli(own, "search", "echo a text", *recent))
+    page = read_json(cli(own, "menu", "server/counter", *recent, "--json"))
+    lines = fine(cli(own, "menu", "server/counter", *recent))
+    quick = read_json(cli(own, "menu", "server/counter", "--max-latency-ms", "0.0001", "--json"))
+
+    assert [tool["name"] for tool in found["results"]] == ["counter__echo"]
+    assert found["results"][0]["usage"]["calls"] == 1
+    assert "by use: 1 of 3 tools" in text
+    assert [tool["name"] for tool in page["tools"]] == ["counter__echo"]
+    assert page["total"] == 1
+    assert "counter__add" not in lines
+    assert quick["tools"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["search", "x", "--used-within", "lately"], "must be a time such as 90m, 24h, 7d or 2w"),
+        (["search", "x", "--min-success", "95"], "less than or equal to 1"),
+        (["search", "x", "--max-latency", "9"], "No such option: --max-latency"),
+        (["menu", "server/counter", "--tag", "pyton"], "language:python"),
+        (["menu", "--max-latency-ms", "9"], "only tools of category/NAME or server/NAME can be narrowed"),
+    ],
+)
+def test_a_limit_that_means_nothing_is_refused(config: Path, words: list[str], said: str) -> None:
+    """With what it may be. Source: docs/menu.md."""
+    done = cli(config, *words)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
 
 
 def test_menu_goes_on_where_a_page_ends(config: Path) -> None:
@@ -108,7 +148,9 @@ def test_categories_are_listed_with_their_counts(config: Path) -> None:
     assert "3 tools on 1 server" in table
     assert all(one["name"] in table and one["title"] in table for one in found["categories"])
     assert sum(one["tools"] for one in found["categories"]) == 3
-    assert "tags" in found
+    assert found["tags"]["language:python"] == 0
+    assert [*dict.fromkeys(tag.partition(":")[0] for tag in found["tags"])] == [*TAGS]
+    assert "vector_database" in fine(cli(config, "categories", "--tags"))
 
 
 def test_a_tool_is_put_where_a_person_wants_it_and_back(own: Path) -> None:

@@ -8,14 +8,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from maitred.access import token_store
-from maitred.admission import registry
+from maitred.admission import allow_list, registry
 from maitred.audit import hash_chain, line_index
 from maitred.backends.oauth import vault
 from maitred.catalog import store
 from maitred.mediation import memo_store
 from maitred.search import vector_store
 from maitred.storage import tables as t
-from maitred.usage import recorder
+from maitred.usage import observations, recorder
 
 Insert = Callable[[sa.Table], "sqlite.Insert | postgresql.Insert"]
 
@@ -43,6 +43,12 @@ def add_tokens(insert: Insert) -> sa.ClauseElement:
     made = insert(t.spending)
     sums = {name: t.spending.c[name] + made.excluded[name] for name in SPENDING[2:]}
     return made.on_conflict_do_update(index_elements=["day", "principal"], set_=sums)
+
+
+def put_observation(insert: Insert) -> sa.ClauseElement:
+    made = insert(t.observations)
+    fresh = {name: made.excluded[name] for name in observations.COLUMNS[2:]}
+    return made.on_conflict_do_update(index_elements=["server", "raw_name"], set_=fresh)
 
 
 def lines_with_terms(count: int) -> sa.Select[tuple[object, ...]]:
@@ -101,6 +107,36 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
             .group_by(U.server, U.raw_name)
         ),
     ),
+    "usage: totals": (
+        recorder._TOTALS,
+        lambda _: (
+            sa.select(
+                U.server,
+                U.raw_name,
+                sa.func.sum(U.calls),
+                sa.func.sum(U.errors),
+                sa.func.sum(U.total_ms),
+                sa.func.max(U.last_used),
+            )
+            .where(U.day >= X)
+            .group_by(U.server, U.raw_name)
+        ),
+    ),
+    "observations": (
+        observations.OBSERVED,
+        lambda _: sa.select(*columns(t.observations, observations.COLUMNS)),
+    ),
+    "observations: put": (observations.PUT, put_observation),
+    "observations: drop": (
+        observations.DROP,
+        lambda _: sa.delete(t.observations).where(t.observations.c.day < X),
+    ),
+    "allow list: history": (
+        allow_list.HISTORY,
+        lambda _: sa.select(*columns(t.allow_events, allow_list.COLUMNS)).order_by(t.allow_events.c.turn),
+    ),
+    "allow list: last": (allow_list.LAST, lambda _: sa.select(sa.func.max(t.allow_events.c.turn))),
+    "allow list: add": (allow_list.ADD, lambda insert: insert(t.allow_events)),
     "usage: spent": (
         recorder._SPENT,
         lambda _: sa.select(*columns(t.spending, SPENDING)).where(t.spending.c.day >= X),

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalog.makers import Counter, found, raw
+from tests.catalog.makers import Counter, found, one, raw
 
 from maitred.access.token_store import Grants
+from maitred.admission.allow_list import AllowEvent, AllowLog
 from maitred.admission.registry import Registry
 from maitred.audit.hash_chain import AuditFilter, Mark
 from maitred.audit.log import AuditEntry, AuditLog
@@ -29,6 +30,7 @@ from maitred.model.tools import ToolKey
 from maitred.model.usage import ToolStanding, Usage
 from maitred.search.vector_store import SqlVectors
 from maitred.storage.database import Database
+from maitred.usage.observations import ToolObservations
 from maitred.usage.recorder import UsageRecorder
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +49,7 @@ async def test_the_catalog(database: Database, other: Database) -> None:
     store, second = CatalogStore(database), CatalogStore(other)
     empty = await store.load()
     change = await plan(empty, found("s", tool, raw("s", "b"), notes=("one",)), Counter())
-    placed = Placement(category="files", confidence=0.5, by="rules", tags=("a", "b"))
+    placed = Placement(category="files", confidence=0.5, by="rules", tags=("a", "b"), subcategory="folders")
     key = OfferKey(server="s", kind="resource", key="file:///a")
     offer = Offer(key=key, name="a", definition={"uri": "file:///a"})
     standing = ToolStanding(score=0.25, level="hot", usage=Usage(calls=3))
@@ -96,10 +98,48 @@ async def test_usage(database: Database, other: Database) -> None:
     assert (usage.calls, usage.errors) == (6, 2)
     assert list((await later.calls(days=7)).values()) == [6]
     assert await later.calls(days=6) == {}
+    [total] = (await later.totals(days=7)).values()
+    assert (total.calls, total.errors, total.mean_ms, total.last_used[:10]) == (6, 2, 7.5, "2026-03-03")
+    assert await later.totals(days=6) == {}
     [row] = await later.spending(30)
     assert (row.principal, row.lists, row.list_tokens) == ("ann", 2, 600)
     await later.prune(older_than_days=2)
     assert await later.spending(30) == []
+
+
+async def test_observations(database: Database, other: Database) -> None:
+    """What one gateway saw of a tool, the next one shows; for another definition, and after 90 days, not."""
+    _, tool = one(input_schema={"type": "object"})
+    answer = {"structuredContent": {"name": "x", "odd \0": 1}}
+    async with ToolObservations(database, lambda value: value, clock=at(1)) as seen:
+        seen.allow_examples(allowed=True)
+        seen.note(tool, {"path": "\0 \ud83d"}, {"structuredContent": {"name": "x"}})
+        seen.note(tool, {"path": "later"}, answer)
+    async with ToolObservations(other, lambda value: value, clock=at(2)) as again:
+        again.allow_examples(allowed=True)
+        known = again.of(tool)
+        assert again.of(replace(tool, input_hash="another")) is None
+        assert again.of(replace(tool, withheld="waits")) is None
+    async with ToolObservations(
+        other, lambda value: value, clock=lambda: datetime(2026, 9, 1, tzinfo=UTC)
+    ) as late:
+        assert late.of(tool) is None
+
+    assert known is not None
+    assert (known.answers, known.arguments) == (2, {"path": "\0 \ud83d"})
+    assert known.returns == {"type": "object"}
+
+
+async def test_the_allow_list(database: Database, other: Database) -> None:
+    """Two processes write one history; none adds what is there, or removes what is not."""
+    first, second = AllowLog(database), AllowLog(other)
+    added = AllowEvent(kind="images", pattern="ghcr.io/é/*", action="added", who="ann", why="ours", at="2026")
+    gone = replace(added, action="removed", who="bob")
+
+    assert [await first.append(added), await second.append(added)] == [True, False]
+    assert [await second.append(gone), await first.append(gone)] == [True, False]
+    assert await first.append(added)
+    assert await second.history() == [added, gone, added]
 
 
 async def test_the_audit_trail(database: Database, other: Database) -> None:

@@ -51,6 +51,7 @@ TOOL_COLUMNS: Final = (
     "mending",
     "raw_input_hash",
     "withheld",
+    "subcategory",
 )
 OFFER_COLUMNS: Final = ("server", "kind", "key", "name", "definition", "withheld")
 STANDING_COLUMNS: Final = ("server", "raw_name", "score", "level", "usage")
@@ -194,7 +195,7 @@ def _tool(row: Sequence[Any], texts: dict[str, str]) -> Tool:
         annotations=_json(annotations),
         extra=extra_fields(_json(extra)),  # an older catalog may hold fields that were never judged
         cost_tokens=cost,
-        placement=_placement(*row[10:14]),
+        placement=_placement(*row[10:14], row[19]),
         use_cases=_texts(row[14]),
         use_cases_by=row[15],
         mending=None if row[16] == "{}" else _mending(row[16], row[17]),
@@ -209,8 +210,10 @@ def _mending(stored: str, input_hash: str) -> Mediation:
 
 
 @lru_cache(maxsize=4_096)
-def _placement(category: str, confidence: float, by: Any, tags: str) -> Placement:
-    return Placement(category=category, confidence=confidence, by=by, tags=_texts(tags))
+def _placement(category: str, confidence: float, by: Any, tags: str, subcategory: str) -> Placement:
+    return Placement(
+        category=category, confidence=confidence, by=by, tags=_texts(tags), subcategory=subcategory
+    )
 
 
 def _texts(stored: str) -> tuple[str, ...]:

@@ -92,6 +92,7 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
         "mending": _mending(tool.mending) if tool.mending else {},
         "raw_input_hash": tool.mending.input_hash if tool.mending else "",
         "withheld": tool.withheld,
+        "subcategory": tool.placement.subcategory,
     }
 
 

@@ -43,13 +43,16 @@ class Limits:
 class Disclosure:
     """What an agent sees. `auto` and `categories` show all tools that cost less than `break_even_tokens`.
 
-    Budgets are in o200k tokens; `model_family` names models that need more tokens for the same text.
+    Budgets are in o200k tokens; `model_family` names models that need more tokens for the same text. With
+    `real_examples`, the details of a tool show the arguments of one real call, with masked secrets, to every
+    caller who may see the tool.
     """
 
     mode: Mode = "auto"
     model_family: Family = "gpt"
     break_even_tokens: Annotated[int, Ge(0)] = 4_000
     first_list_wait_s: Annotated[float, Ge(0), Le(3_600)] = 10.0
+    real_examples: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,11 @@ from typing import Any, Final
 from maitred.audit.masking import mask_text
 from maitred.backends.listing import clean
 from maitred.disclosure.budget import estimate, pack
-from maitred.disclosure.views import first_sentence
+from maitred.disclosure.views import first_sentence, short_figures
 from maitred.model.servers import Health, ServerFacts, ServerSpec, State
 from maitred.model.sharing import UNSHARED, Instance, Sharing
 from maitred.model.tools import Band, Tool
+from maitred.model.usage import Usage
 from maitred.wording import count_of
 
 SEARCH_TOKENS = 1_500
@@ -35,7 +36,8 @@ class FoundTool:
     """One search result: the tool, its call-ready line (or definition), and how well it fits.
 
     `also` are the published names of the same tool on other servers. `why_not` says why the tool makes no
-    sense in the present state of its server, and what to do.
+    sense in the present state of its server, and what to do. `usage` is its use; with `shows_usage` the text
+    has it too.
     """
 
     tool: Tool
@@ -43,13 +45,27 @@ class FoundTool:
     band: Band = "strong"
     also: Sequence[str] = ()
     why_not: str = ""
+    usage: Usage | None = None
+    shows_usage: bool = False
+
+    def usage_json(self) -> Mapping[str, Any] | None:
+        """Return its use for programs; `None` if it was not called."""
+        if self.usage is None:
+            return None
+        return {
+            "calls": self.usage.calls,
+            "success_rate": round(self.usage.success_rate, 4),
+            "avg_latency_ms": round(self.usage.mean_ms, 1),
+            "last_used": self.usage.last_used,
+        }
 
     @property
     def text(self) -> str:
         """The text that an agent reads."""
         elsewhere = f" (also: {', '.join(self.also[:_FEW])})" if self.also else ""
         absent = f" [{NOT_NOW}: it {self.why_not}]" if self.why_not else ""
-        return f"{self.line}{elsewhere} [{self.band}]{absent}"
+        figures = f", {short_figures(self.usage)}" if self.usage and self.shows_usage else ""
+        return f"{self.line}{elsewhere} [{self.band}{figures}]{absent}"
 
 
 @dataclass(frozen=True, kw_only=True)

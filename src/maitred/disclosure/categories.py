@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import structlog
 
+from maitred.config.subcategories import SUBCATEGORIES, subcategories_of
 from maitred.config.taxonomy import FALLBACK, MOST_TAGS, TAGS, check_categories, normalise_tag
 from maitred.model.categories import ANY_TOOL, Category, Placement, ToolChoice
 from maitred.model.tools import Tool, ToolKey, canonical, content_hash
@@ -60,7 +61,7 @@ log = structlog.get_logger(__name__)
 Stems: TypeAlias = Callable[[str], Sequence[str]]
 Schema: TypeAlias = Callable[[str], Any]
 
-_VERSION: Final = "2"  # raise it with every change that places tools differently
+_VERSION: Final = "3"  # raise it with every change that places tools differently
 
 _NAME, _TITLE, _SENTENCE, _PARAMETER = 3.0, 1.5, 1.0, 0.3  # weight of a word by its place
 _PHRASE = 1.5  # weight of two words together against one
@@ -108,7 +109,7 @@ class _Matcher:
                     break
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=40)
 def _matcher(words: tuple[tuple[str, int], ...], stems: Stems) -> _Matcher:
     """Return the matcher of some words, which nothing changes; their stems are computed once in a process."""
     return _Matcher(words, stems)
@@ -128,6 +129,21 @@ class _Terms:
         yield self.title, _TITLE
         yield self.sentence, _SENTENCE
         yield self.parameters, _PARAMETER
+
+
+def _counts(matcher: _Matcher, terms: _Terms, size: int) -> list[float]:
+    """Score the words for each of so many targets; a word counts once, at its most important place."""
+    best: dict[tuple[str, ...], tuple[float, tuple[int, ...]]] = {}
+    for words, weight in terms.weighted():
+        for key, numbers in matcher.find(words):
+            if key not in best or best[key][0] < weight:
+                best[key] = weight, numbers
+    counts = [0.0] * size
+    for key, (weight, numbers) in best.items():
+        share = weight * (_PHRASE if len(key) > 1 else 1.0) / len(numbers)
+        for number in numbers:
+            counts[number] += share
+    return counts
 
 
 class Classifier:
@@ -166,6 +182,7 @@ class Classifier:
         self._tree = _Tree(categories)
         self._words = _matcher(_with_numbers((c.title, *c.words) for c in categories), stems)
         self._tags = _Tagger(stems)
+        self._parts = _Parts(categories, stems)
         self._meaning: _Meaning | None = None
         self.fingerprint = self._hash(categories)
 
@@ -174,7 +191,8 @@ class Classifier:
         named = {key: [getattr(choice, name) for name in _PLACES] for key, choice in self._choices.items()}
         choices = [[key.server, key.name, *named[key]] for key in sorted(named) if any(named[key])]
         has_meaning = self._embed_tools is not None and self._embed_texts is not None
-        inputs = [_VERSION, [_fields(c) for c in categories], choices, has_meaning, _tag_words()]
+        words = [_tag_words(), {name: dict(parts) for name, parts in SUBCATEGORIES.items()}]
+        inputs = [_VERSION, [_fields(c) for c in categories], choices, has_meaning, *words]
         return content_hash(canonical(inputs))
 
     def place(self, tools: Sequence[Tool], schema: Schema, about: str = "") -> list[Tool]:
@@ -193,10 +211,16 @@ class Classifier:
         sureness = self._sureness(ordered, schema, counts, about)
         server = self._stems(ordered[0].server.lower())
         placed_by_key = {
-            tool.key: self._with_placement(tool, self._tags.tags(one, server), count, sure)
+            tool.key: self._with_part(
+                self._with_placement(tool, self._tags.tags(one, server), count, sure), one
+            )
             for tool, one, count, sure in zip(ordered, terms, counts, sureness, strict=True)
         }
         return [placed_by_key[tool.key] for tool in tools]
+
+    def _with_part(self, tool: Tool, terms: _Terms) -> Tool:
+        part = self._parts.of(tool.placement.category, terms)
+        return replace(tool, placement=replace(tool.placement, subcategory=part)) if part else tool
 
     def _terms(self, tool: Tool, schema: Schema) -> _Terms:
         return _Terms(
@@ -209,18 +233,8 @@ class Classifier:
         )
 
     def _count(self, terms: _Terms) -> list[float]:
-        """Score the words for each category; a word counts once, at its most important place."""
-        best: dict[tuple[str, ...], tuple[float, tuple[int, ...]]] = {}
-        for words, weight in terms.weighted():
-            for key, numbers in self._words.find(words):
-                if key not in best or best[key][0] < weight:
-                    best[key] = weight, numbers
-        counts = [0.0] * self._tree.size
-        for key, (weight, numbers) in best.items():
-            share = weight * (_PHRASE if len(key) > 1 else 1.0) / len(numbers)
-            for number in numbers:
-                counts[number] += share
-        return counts
+        """Score the words for each category."""
+        return _counts(self._words, terms, self._tree.size)
 
     def _sureness(
         self, tools: Sequence[Tool], schema: Schema, counts: Sequence[Sequence[float]], about: str
@@ -342,6 +356,29 @@ class _Tree:
             if not children:
                 return self._names[at]
             at = max(children, key=lambda child: below[child])
+
+
+class _Parts:
+    """The sub-categories of each category, by their words."""
+
+    def __init__(self, categories: Sequence[Category], stems: Stems) -> None:
+        parts: dict[str, list[Category]] = {}
+        for part in subcategories_of(categories):
+            parts.setdefault(part.parent, []).append(part)
+        self._names = {name: [part.name for part in group] for name, group in parts.items()}
+        self._matchers = {
+            name: _matcher(_with_numbers((part.title, *part.words) for part in group), stems)
+            for name, group in parts.items()
+        }
+
+    def of(self, category: str, terms: _Terms) -> str:
+        """Return the sub-category with the most words, the first of equals; empty if there is no word."""
+        if category not in self._matchers:
+            return ""
+        names = self._names[category]
+        counts = _counts(self._matchers[category], terms, len(names))
+        most = max(counts)
+        return names[counts.index(most)] if most > 0 else ""
 
 
 class _Meaning:

@@ -7,7 +7,7 @@ an entry, and every list says how to go on.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from maitred.catalog.names import prefix
@@ -19,6 +19,7 @@ from maitred.disclosure.signature import escape_unprintable, parameters
 from maitred.errors import CursorError
 from maitred.model.categories import Category
 from maitred.model.tools import Tool
+from maitred.model.usage import Usage
 from maitred.wording import count_of
 
 CUMULATIVE: Final = (2_000, 4_000, 8_000, 12_000)
@@ -32,6 +33,8 @@ INDEX_TOKENS: Final = 200
 OVERVIEW_TOKENS: Final = 500
 PAGE_TOOLS: Final = 50
 HOT_TOOLS: Final = 15
+PARTS_FROM: Final = 20
+"""A category of more tools than this names its sub-categories."""
 
 INDEX_LINE_TOKENS: Final = 13
 """What a tool may cost in the index of all tools by the estimate; by exact count it is about 12."""
@@ -48,23 +51,38 @@ _INDEX_WORDS_TOKENS = 5
 class Summary:
     """A tool in a list: a call-ready line, or the same as JSON, of at most so many tokens.
 
-    `not_now` says that the tool makes no sense in the present state of its server.
+    `not_now` says that the tool makes no sense in the present state of its server. `returns` is the schema of
+    its answers, where that is known and shown. `usage` is more recent than the figures of the snapshot.
     """
 
     snapshot: Snapshot
     tool: Tool
     budget_tokens: int = views.LINE_TOKENS
     not_now: bool = False
+    returns: Any = None
+    usage: Usage | None = None
+
+    @property
+    def figures(self) -> Usage | None:
+        """The use of the tool; `None` if it was never called."""
+        standing = self.snapshot.standings.get(self.tool.key)
+        return self.usage or (standing.usage if standing else None)
 
     @property
     def text(self) -> str:
         """The line of the tool; it has only the top level of parameters."""
-        budget = min(self.budget_tokens, views.LINE_TOKENS) - (_MARK_TOKENS if self.not_now else 0)
+        marks = [NOT_NOW] if self.not_now else []
+        if self.usage is not None:
+            marks.append(views.short_figures(self.usage))
+        budget = min(self.budget_tokens, views.LINE_TOKENS) - _MARK_TOKENS * len(marks)
         line = views.line(self.snapshot, self.tool, budget, nested=False)
-        return f"{line} [{NOT_NOW}]" if self.not_now else line
+        return f"{line} [{', '.join(marks)}]" if marks else line
 
     def to_json(self) -> dict[str, Any]:
-        """Return name, server, category, first sentence and parameters; `more_parameters` counts the rest."""
+        """Return name, server, category, first sentence and parameters; `more_parameters` counts the rest.
+
+        Also the mean latency, if the tool was called, and what it returns, if that is shown.
+        """
         tool = self.tool
         entry: dict[str, Any] = {
             "name": tool.name,
@@ -73,6 +91,10 @@ class Summary:
             "description": "",
             "parameters": {},
         }
+        if returns := views.returns(self.returns):
+            entry["returns"] = returns
+        if (figures := self.figures) is not None:
+            entry["avg_latency_ms"] = round(figures.mean_ms, 1)
         all_parameters = parameters(self.snapshot.schema(tool.input_hash), nested=False)
         kinds = [
             (escape_unprintable(name) + ("" if is_required else "?"), kind)
@@ -130,7 +152,7 @@ def _usage_text(summary: Summary) -> str:
     standing = summary.snapshot.standings.get(summary.tool.key)
     if standing is None:
         return ""
-    return f" [{count_of(standing.usage.calls, 'call')}, {standing.usage.success_rate:.0%} ok]"
+    return f" [{count_of(standing.usage.calls, 'call')}, {views.short_figures(standing.usage)}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +160,7 @@ class CategoryLine:
     """A category and the tools in it and below it: their number, and the number of their servers.
 
     `main_servers` are the most used of these servers, then those with the most tools.
+    `parts` are its sub-categories with the number of tools in each.
     """
 
     category: Category
@@ -145,6 +168,7 @@ class CategoryLine:
     servers: int
     popular: Sequence[str] = ()
     main_servers: Sequence[str] = ()
+    parts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -153,7 +177,13 @@ class CategoryLine:
         count = f"{count_of(self.tools, 'tool')} on {count_of(self.servers, 'server')}"
         title = views.first_sentence(self.category.title or name, 24)[0]
         examples = f", such as {', '.join(self.popular)}" if self.popular else ""
-        return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{examples}"
+        parts = f"; in it: {', '.join(self.parts)}" if self.shows_parts else ""
+        return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{examples}{parts}"
+
+    @property
+    def shows_parts(self) -> bool:
+        """Whether the category has so many tools that a reader wants a part of it."""
+        return len(self.parts) > 1 and self.tools > PARTS_FROM
 
     def to_json(self) -> dict[str, Any]:
         """Return the category, its counts, and two of its tools."""
@@ -165,6 +195,7 @@ class CategoryLine:
             "tools": self.tools,
             "servers": self.servers,
             "popular": list(self.popular),
+            "parts": dict(self.parts) if self.shows_parts else {},
         }
 
 

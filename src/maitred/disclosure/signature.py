@@ -45,7 +45,7 @@ def parameters(schema: Any, *, nested: bool = True) -> Iterator[tuple[str, str, 
 
 def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """Return the properties of an object schema and the required names, `allOf` parts included."""
-    schema = _follow(schema, root)
+    schema = resolve_reference(schema, root)
     own_properties = schema.get("properties")
     properties = dict(own_properties) if isinstance(own_properties, Mapping) else {}
     names = schema.get("required")
@@ -53,7 +53,7 @@ def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[st
     parts = schema.get("allOf")
     for part in parts[:_MAX_PARTS] if isinstance(parts, list) else ():
         if isinstance(part, Mapping) and part is not schema:
-            inner = _follow(part, root)
+            inner = resolve_reference(part, root)
             more = inner.get("properties")
             properties |= dict(more) if isinstance(more, Mapping) else {}
             more = inner.get("required")
@@ -80,7 +80,7 @@ class _SchemaReader:
         self._steps -= 1
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self._steps < 0:
             return "any"
-        schema = _follow(schema, self._root)
+        schema = resolve_reference(schema, self._root)
         if "const" in schema:
             return _literal(schema["const"])
         if isinstance(schema.get("enum"), list) and schema["enum"]:
@@ -141,7 +141,7 @@ def _literal(value: Any) -> str:
     return text if text == escape_unprintable(text) else json.dumps(value)
 
 
-def _follow(schema: Mapping[str, Any], root: Any) -> Mapping[str, Any]:
+def resolve_reference(schema: Mapping[str, Any], root: Any) -> Mapping[str, Any]:
     """Follow a few local references; a schema that refers elsewhere stays as it is."""
     for _ in range(8):
         reference = schema.get("$ref")

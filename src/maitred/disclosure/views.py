@@ -13,10 +13,11 @@ from typing import Any, Final
 from maitred.backends.listing import clean
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.budget import estimate, pack
-from maitred.disclosure.signature import escape_unprintable, parameters
+from maitred.disclosure.signature import escape_unprintable, parameters, type_of
 from maitred.errors import UnknownDetailError
 from maitred.model.details import DETAILS
 from maitred.model.tools import Tool
+from maitred.model.usage import Usage
 from maitred.wording import count_of
 
 LINE_TOKENS = 94  # by the estimate; at most 100 by the exact count
@@ -28,6 +29,7 @@ _BRIEF_SENTENCES_TOKENS = 110
 _BRIEF_FACTS_TOKENS = 80
 _NEEDS_TOKENS = 30
 _OMITTED_TOKENS = 60
+_RETURNS_TOKENS = 24
 _ORIGINAL_TOKENS = 300
 _MARGIN_TOKENS = 40
 _NAME_CHARACTERS = 40
@@ -241,6 +243,25 @@ def figures(snapshot: Snapshot, tool: Tool) -> str:
     usage = standing.usage
     times = f"{usage.mean_ms:.0f} ms mean, {usage.p95_ms:.0f} ms p95"
     return f"{count_of(usage.calls, 'call')}, {usage.success_rate:.1%} succeeded, {times}"
+
+
+def short_figures(usage: Usage) -> str:
+    """Return the mean latency and the share of successes in a few characters, such as `47 ms, 98% ok`."""
+    return f"{usage.mean_ms:.0f} ms, {usage.success_rate:.0%} ok"
+
+
+def returns(schema: Any, budget_tokens: int = _RETURNS_TOKENS) -> str:
+    """Write what a tool returns, such as `{name: str, lines: int[]}`; empty if its schema says nothing.
+
+    What costs more than the budget is written without the content of objects.
+    """
+    for nested in (True, False):
+        text = type_of(schema, schema, nested=nested) if isinstance(schema, Mapping) and schema else "any"
+        if text == "any":
+            return ""
+        if estimate(text) <= budget_tokens:
+            return text
+    return ""
 
 
 def compact_schema(snapshot: Snapshot, tool: Tool) -> str:

@@ -12,7 +12,7 @@ from maitred.calls.answer import Answer
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.edit_choices import ToolChange
 from maitred.disclosure.answers import ServerStatus
-from maitred.disclosure.pages import PAGE_TOOLS
+from maitred.disclosure.pages import PAGE_TOOLS, ToolPage
 from maitred.gateway.chains import LONGEST_MS
 from maitred.gateway.client_register import SeenClient
 from maitred.gateway.gateway import Gateway
@@ -62,6 +62,7 @@ __all__ = [
     "SettingsSection",
     "Snapshot",
     "ToolChange",
+    "ToolPage",
     "TrialExplanation",
     "TrialText",
     "ViewerTasks",

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 import structlog
 
+from maitred.admission.allow_list import AllowList
 from maitred.admission.approval import Approval, ApprovalState, ForbiddenEvent, replay, step
 from maitred.admission.effective import RegisteredServers
 from maitred.admission.findings import Decision, Finding, LayerReport, ReviewResult
@@ -94,6 +95,7 @@ class AdmissionService:
         self,
         context: GatewayState,
         gatekeeper: Gatekeeper,
+        allow_list: AllowList,
         auditing: AuditService,
         *,
         make_front: Callable[[Settings], ManifestReviewer],
@@ -102,6 +104,7 @@ class AdmissionService:
     ) -> None:
         self._context = context
         self._gatekeeper = gatekeeper
+        self._allow_list = allow_list
         self._registry: Registry = gatekeeper.registry
         self._make_front = make_front
         self._auditing = auditing
@@ -232,7 +235,9 @@ class AdmissionService:
                 return "registered" if fresh else "changed"
 
     async def _look(self, text: str, source: str) -> ReviewResult:
-        front = self._make_front(self._context.settings)
+        settings = self._context.settings
+        policy = await self._allow_list.joined(settings.admission)
+        front = self._make_front(replace(settings, admission=policy))
         looked = await anyio.to_thread.run_sync(front.look, text, source)
         name, decision = looked.decision.server, looked.decision
         known = self._context.settings.servers.get(name)

@@ -290,7 +290,13 @@ class _PartContext(GatewayState):
         self, whole: GatewayState, settings: Settings, snapshot: Snapshot, categories: Sequence[Category]
     ) -> None:
         self._snapshot = snapshot
-        super().__init__(settings, catalog=whole.catalog, pool=whole.pool, keeper=whole.keeper)
+        super().__init__(
+            settings,
+            catalog=whole.catalog,
+            pool=whole.pool,
+            keeper=whole.keeper,
+            observations=whole.observations,
+        )
         self.categories = categories
 
     @property

@@ -10,6 +10,7 @@ from maitred.calls.result_rules import ResultRules
 from maitred.calls.results import Shortener
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.steps.count_usage import CallWatcher
+from maitred.calls.steps.observe_answer import Observe
 from maitred.calls.steps.run_as_task import TaskRunner
 from maitred.calls.steps.run_saved_chain import RunSaved
 from maitred.gateway.authorization import Authorization
@@ -38,6 +39,7 @@ class CallServices:
     cache: ResultCache
     cache_policy: CachePolicy
     usage: UsageRecorder
+    observe: Observe
     result_tools: ResultTools
     succeeded: Callable[[ToolKey], None]
     watchers: Sequence[CallWatcher]

@@ -45,6 +45,7 @@ class Configuration:
         self.admission = AdmissionService(
             context,
             parts.gatekeeper,
+            parts.allow_list,
             auditing,
             make_front=parts.make_front,
             make_namesakes=parts.make_namesakes,
@@ -100,6 +101,7 @@ class Configuration:
         self._context.use(settings)
         self._written = written  # even if a later step fails: a decision must not restore the old settings
         self._parts.auditing.use(settings.audit)
+        self._parts.observations.allow_examples(allowed=settings.disclosure.real_examples)
         self._visibility.use(tables)
         may_run = {name: spec for name, spec in settings.servers.items() if not spec.withheld}
         known = self._known(settings)

@@ -19,9 +19,10 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer
 from maitred.config.settings import Settings
 from maitred.disclosure import pages
-from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
+from maitred.disclosure.answers import InfoAnswer, ServerStatus
 from maitred.disclosure.introduction import ListContent
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
+from maitred.gateway.allow_list import AllowListMethods
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cache_policy import CachePolicy
 from maitred.gateway.calls import CallServices, MakeCallSteps
@@ -42,6 +43,7 @@ from maitred.gateway.stored_results import StoredResults
 from maitred.gateway.suspensions import SuspensionRecorder
 from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
 from maitred.gateway.token_counts import TokenCounts
+from maitred.gateway.tool_search import ToolSearch
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Grant, RefusedAccess, Viewer
 from maitred.model.details import Detail
@@ -54,16 +56,22 @@ _PAGE_TOOLS = 100
 _SETTLED_S = 300.0
 
 
-class Gateway(Operations, TokenCounts):
+class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
-    Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, and what surfaces
-    count is in `TokenCounts`.
+    Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
+    count is in `TokenCounts`, and what needs the search or the use of tools is in `ToolSearch`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
-        context = GatewayState(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
+        context = GatewayState(
+            settings,
+            catalog=parts.catalog,
+            pool=parts.pool,
+            keeper=parts.keeper,
+            observations=parts.observations,
+        )
         access = Authorization(
             context,
             credentials=parts.credentials,
@@ -86,12 +94,12 @@ class Gateway(Operations, TokenCounts):
             configuration=configuration,
         )
         self._search, self._events = parts.search, parts.events
-        self._results = StoredResults(parts.results)
+        self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._credentials, self._menu = parts.credentials, access.whole.menu
         self._lists = MenuLists(
             context, self._menu, visibility, self._ledger, changed, reserved=parts.reserved_names
         )
-        self._finder = SearchService(context, access, visibility, parts.search)
+        self._finder = SearchService(context, access, visibility, parts.search, parts.usage)
         self._lookup = ToolLookup(context, access, visibility, warm=self._build_index)
         self._running = TaskService(
             context,
@@ -148,6 +156,7 @@ class Gateway(Operations, TokenCounts):
             cache=parts.cache,
             cache_policy=CachePolicy(self._context, self._visibility),
             usage=parts.usage,
+            observe=parts.observations.note,
             result_tools=ResultTools(self._context, self._lists, self._access.outside),
             succeeded=self._search.used,
             tasks=self._running,
@@ -238,6 +247,11 @@ class Gateway(Operations, TokenCounts):
     def version(self) -> Hashable:
         """A value that changes whenever a page of the menu may have changed."""
         return self._menu.version
+
+    @property
+    def pages_version(self) -> Hashable:
+        """The same for pages that programs read: these also say what answers of a tool looked like."""
+        return self._menu.version, self._context.observations.version
 
     # --- servers ------------------------------------------------------------------------------------------
 
@@ -432,31 +446,6 @@ class Gateway(Operations, TokenCounts):
     def semantics(self) -> Semantics:
         """Whether search finds tools by meaning now, and if not, why."""
         return self._search.semantics
-
-    async def search(
-        self,
-        phrases: Sequence[str],
-        *,
-        server: str = "",
-        category: str = "",
-        tags: Sequence[str] = (),
-        read_only: bool = False,
-        limit: int = 5,
-        detail: Detail = "brief",
-        viewer: Viewer,
-    ) -> SearchAnswer:
-        """Find tools by capability. Each phrase is one capability.
-
-        Raises:
-            UnknownDetailError: There is no such level of detail.
-            PathNotFoundError: There is no such server or category.
-        """
-        answer = await self._finder.search(
-            phrases, server=server, category=category, tags=tags, read_only=read_only, limit=limit,
-            detail=detail, viewer=viewer,
-        )  # fmt: skip
-        self._mediation.needed(found.tool.server for found in answer.results)
-        return answer
 
     # --- calls --------------------------------------------------------------------------------------------
 

@@ -5,21 +5,26 @@ It is computed once for each generation of the catalog and set of visible server
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast
 
+from maitred.calls.arguments import ArgumentChecker
 from maitred.catalog.name_forms import meant_by
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import pages, views
 from maitred.disclosure.answers import NO_SERVERS, InfoAnswer, parts_withheld
 from maitred.disclosure.budget import pack
+from maitred.disclosure.examples import call_examples
 from maitred.disclosure.introduction import ListContent, introduction, overview
 from maitred.disclosure.pages import Categories, CategoryLine, HotList, Page, Summary, ToolPage
+from maitred.disclosure.server_details import server_details
 from maitred.disclosure.signature import parameters
 from maitred.disclosure.tiers import hot_list, popular
 from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
 from maitred.gateway.state import GatewayState, without_texts
 from maitred.model.details import Detail
 from maitred.model.tools import Tool, ToolKey
+from maitred.model.usage import Usage
 from maitred.wording import near_names
 
 T = TypeVar("T")
@@ -29,9 +34,30 @@ WhyNot = Callable[[Tool], str]
 MAX_NAMES = 10
 _POPULAR = 2
 _MAIN_SERVERS = 12
+_RETURNS_TOKENS = 200
 _WHY_TOKENS = 120
 _KEPT_PAGES = 2_000
 _NONE: ToolKeys = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFilter:
+    """The tools that a page shows: those with all of the `tags`, and those in `used` unless it is `None`.
+
+    `note` is for the reader of the page.
+    """
+
+    tags: frozenset[str] = frozenset()
+    used: Mapping[ToolKey, Usage] | None = None
+    note: str = ""
+
+    def fits(self, tool: Tool) -> bool:
+        """Whether the page shows a tool."""
+        return self.tags.issubset(tool.placement.tags) and (self.used is None or tool.key in self.used)
+
+    def use_of(self, tool: Tool) -> Usage | None:
+        """The use by which a tool was chosen; `None` if it was not chosen by use."""
+        return self.used.get(tool.key) if self.used is not None else None
 
 
 class Menu:
@@ -40,6 +66,7 @@ class Menu:
     def __init__(self, context: GatewayState, nearest: Callable[[str, Snapshot], Sequence[str]]) -> None:
         self._context = context
         self._nearest = nearest
+        self._checker = ArgumentChecker()
         self._of: Hashable = None
         self._kept: dict[Hashable, Any] = {}
 
@@ -114,6 +141,7 @@ class Menu:
                 standings = self._context.snapshot.standings
                 such = [tool.name for tool in popular(held, standings, _POPULAR)]
                 servers = self._servers_by_use(held)
+                parts = Counter(t.placement.subcategory for t in by_category.get(category.name, ()))
                 lines.append(
                     CategoryLine(
                         category=category,
@@ -121,6 +149,7 @@ class Menu:
                         servers=len(servers),
                         popular=such,
                         main_servers=servers[:_MAIN_SERVERS],
+                        parts={name: parts[name] for name in self._context.subcategories if parts[name]},
                     )
                 )
         return lines
@@ -206,7 +235,12 @@ class Menu:
     # --- T2 -----------------------------------------------------------------------------------------------
 
     def page(
-        self, path: str, cursor: str = "", size: int = pages.PAGE_TOOLS, hidden: ToolKeys = _NONE
+        self,
+        path: str,
+        cursor: str = "",
+        size: int = pages.PAGE_TOOLS,
+        hidden: ToolKeys = _NONE,
+        only: PageFilter | None = None,
     ) -> ToolPage:
         """T2: tools of `category/<name>` or `server/<name>`, the most used first; or `tools`, all by name.
 
@@ -217,20 +251,11 @@ class Menu:
             CursorError: The gateway did not make this cursor.
         """
         kind, _, name = path.strip("/").partition("/")
-        if kind == "category":
-            held = self.within(name)
-            make, note, below = self._in_category, "", held
-        elif kind == "server" and name in self._context.settings.servers:
-            status = self._context.status(name)
-            note = status.withheld or self._context.why_not_known(name)
-            note = note or parts_withheld(status.withheld_parts)
-            make, below = self._on_server, frozenset[str]()
-        elif (kind, name) == ("tools", ""):
-            make, note, below = self._all, "", frozenset[str]()
-        else:
-            near = self._context.near_servers(name or kind)
-            raise PathNotFoundError(path, nearest=[*near, *self._near_categories(name or kind)][:3])
+        make, note, below = self._place(kind, name, path)
         tools, names = self.kept(("order", kind, name), lambda: make(name))
+        if only is not None:
+            tools = [tool for tool in tools if only.fits(tool)]
+            names, note = [tool.name for tool in tools], "; ".join(filter(None, (only.note, note)))
         start = pages.start_of(cursor, names)
         size = min(max(size, 1), pages.PAGE_TOOLS)
         share = (pages.PAGE_TOKENS - 150) // max(size, 1)
@@ -240,7 +265,14 @@ class Menu:
         return ToolPage(
             path=f"{kind}/{name}".rstrip("/"),
             tools=[
-                Summary(snapshot=snapshot, tool=tool, budget_tokens=share, not_now=tool.key in hidden)
+                Summary(
+                    snapshot=snapshot,
+                    tool=tool,
+                    budget_tokens=share,
+                    not_now=tool.key in hidden,
+                    returns=self._returns(tool)[0],
+                    usage=only.use_of(tool) if only else None,
+                )
                 for tool in shown
             ],
             start=start,
@@ -249,6 +281,57 @@ class Menu:
             note=note,
             budget_tokens=self._context.budget(pages.PAGE_TOKENS),
         )
+
+    def _place(
+        self, kind: str, name: str, path: str
+    ) -> tuple[Callable[[str], tuple[list[Tool], list[str]]], str, frozenset[str]]:
+        """What makes the list of tools of a path, a note about it, and the categories in it.
+
+        Raises:
+            PathNotFoundError: There is no such category or server.
+        """
+        if kind == "category" and name in self._context.subcategories:
+            return self._in_subcategory, "", frozenset()
+        if kind == "category":
+            return self._in_category, "", self.within(name)
+        if kind == "server" and name in self._context.settings.servers:
+            status = self._context.status(name)
+            note = status.withheld or self._context.why_not_known(name)
+            return self._on_server, note or parts_withheld(status.withheld_parts), frozenset()
+        if (kind, name) == ("tools", ""):
+            return self._all, "", frozenset()
+        near = self._context.near_servers(name or kind)
+        raise PathNotFoundError(path, nearest=[*near, *self._near_categories(name or kind)][:3])
+
+    def _returns(self, tool: Tool) -> tuple[Any, Literal["schema", "answers", ""]]:
+        """The schema of what a tool returns, and whether its server gave it or its answers showed it."""
+        declared = self._context.snapshot.schema(tool.output_hash)
+        if isinstance(declared, dict):
+            return declared, "schema"
+        seen = self._context.observations.of(tool)
+        return (seen.returns, "answers") if seen and seen.returns else (None, "")
+
+    def _returns_json(self, tool: Tool) -> Mapping[str, Any]:
+        schema, by = self._returns(tool)
+        return {"type": views.returns(schema, _RETURNS_TOKENS), "schema": schema, "by": by}
+
+    def _examples(self, tool: Tool) -> list[dict[str, Any]]:
+        """Examples of calls that the tool's schema accepts; the last may be a real one."""
+        snapshot = self._context.snapshot
+        schema = snapshot.schema(tool.input_hash)
+        found: list[dict[str, Any]] = [
+            {"arguments": arguments, "from": "schema"} for arguments in call_examples(schema)
+        ]
+        seen = self._context.observations.of(tool)
+        if seen and seen.arguments is not None:
+            found.append({"arguments": dict(seen.arguments), "from": "call"})
+        check = self._checker.faults
+        return [one for one in found if not check(tool.input_hash, snapshot.schema, one["arguments"])]
+
+    def _server_details(self, tool: Tool) -> Mapping[str, Any] | None:
+        settings = self._context.settings
+        spec = settings.servers.get(tool.server)
+        return server_details(spec, jails_programs=settings.isolation.jail != "none") if spec else None
 
     def _all(self, name: str = "") -> tuple[list[Tool], list[str]]:
         """All tools that may be shown, by name."""
@@ -261,6 +344,11 @@ class Menu:
         tools = [t for one in held for t in by_category.get(one, ()) if t.server in visible]
         return self._ordered(tools)
 
+    def _in_subcategory(self, name: str) -> tuple[list[Tool], list[str]]:
+        visible, category = self._context.visible, self._context.subcategories[name].parent
+        held = self._context.snapshot.by_category.get(category, ())
+        return self._ordered([t for t in held if t.placement.subcategory == name and t.server in visible])
+
     def _on_server(self, name: str) -> tuple[list[Tool], list[str]]:
         return self._ordered(self._context.snapshot.by_server.get(name, ()))
 
@@ -270,7 +358,7 @@ class Menu:
 
     def _near_categories(self, name: str) -> list[str]:
         names = [category.name for category in self._context.categories]
-        return [f"category/{near}" for near in near_names(name, names)]
+        return [f"category/{near}" for near in near_names(name, [*names, *self._context.subcategories])]
 
     def tasks(self) -> Sequence[str]:
         """The tasks of the tools: titles of categories, then use cases."""
@@ -397,8 +485,12 @@ class Menu:
             "server": tool.server,
             "raw_name": tool.key.name,
             "definition": snapshot.definition(tool),
+            "returns": self._returns_json(tool),
+            "examples": self._examples(tool),
+            "runs": self._server_details(tool),
             "original": views.original_texts(snapshot, tool),
             "category": tool.placement.category,
+            "subcategory": tool.placement.subcategory,
             "confidence": round(tool.placement.confidence, 3),
             "placed_by": tool.placement.by,
             "tags": list(tool.placement.tags),

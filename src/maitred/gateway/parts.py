@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from maitred.access.credentials import Credentials
+from maitred.admission.allow_list import AllowList
 from maitred.admission.gatekeeper import Gatekeeper
 from maitred.audit.service import AuditService
 from maitred.backends.base import ServerPool
@@ -26,6 +27,7 @@ from maitred.gateway.use_cases import OpenWriter
 from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.service import MediationService
 from maitred.search.engine import SearchEngine
+from maitred.usage.observations import ToolObservations
 from maitred.usage.recorder import UsageRecorder
 from maitred.visibility.visibility import VisibilityTable
 
@@ -39,6 +41,7 @@ class GatewayParts:
     keeper: Discoverer
     search: SearchEngine
     usage: UsageRecorder
+    observations: ToolObservations
     results: ResultStore
     shortener: Shortener
     make_rules: Callable[[GatewayState], ResultRules]
@@ -49,6 +52,7 @@ class GatewayParts:
     auditing: AuditService
     screen: AnswerScreen
     gatekeeper: Gatekeeper
+    allow_list: AllowList
     make_front: Callable[[Settings], ManifestReviewer]
     make_namesakes: MakeNamesakes
     check_policy: Callable[[Settings], None]

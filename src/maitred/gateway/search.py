@@ -3,21 +3,26 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from maitred.config.taxonomy import normalise_tag
+from maitred.config.taxonomy import check_tags, normalise_tag
 from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
-from maitred.errors import PathNotFoundError
+from maitred.disclosure.pages import ToolPage
+from maitred.errors import PathNotFoundError, UnknownTagError
 from maitred.gateway.authorization import Authorization, ScopedCatalog
+from maitred.gateway.menu import PageFilter
 from maitred.gateway.state import STARTING, GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Viewer
 from maitred.model.details import Detail
 from maitred.model.tools import Tool, ToolKey
+from maitred.model.usage import ANY_USE, WINDOW_DAYS, Usage, UsageFilter
 from maitred.search.engine import SearchEngine
 from maitred.search.results import Filter, SearchHits
+from maitred.usage.recorder import UsageRecorder
 from maitred.wording import count_of
 
 ELSEWHERE: Final = "other servers"
@@ -37,8 +42,10 @@ class SearchService:
         access: Authorization,
         visibility: VisibilityService,
         engine: SearchEngine,
+        usage: UsageRecorder,
     ) -> None:
         self._context = context
+        self._usage = usage
         self._access = access
         self._visibility = visibility
         self._engine = engine
@@ -51,12 +58,14 @@ class SearchService:
         category: str = "",
         tags: Sequence[str] = (),
         read_only: bool = False,
+        use: UsageFilter = ANY_USE,
         limit: int = 5,
         detail: Detail = "brief",
         viewer: Viewer,
     ) -> SearchAnswer:
         """Find tools by capability; see `Gateway.search`."""
         view = views.detail_view(detail)
+        used = await self._fitting(use)
         await self._context.keeper.catch_up()
         there = self._access.portion(viewer)
         context = there.context
@@ -66,20 +75,52 @@ class SearchService:
         reasons = context.reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)
         unknown = visible - snapshot.known
-        only = replace(filter_of(there, server, category, tags), visible=visible, read_only=read_only)
+        keys = None if used is None else frozenset(used)
+        only = filter_of(there, server, category, tags)
+        only = replace(only, visible=visible, read_only=read_only, only=keys)
         most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
         found, note = await self._engine.search(wanted, only, most)
         unread = {name: context.why_not_known(name) for name in reasons if name in unknown}
         return SearchAnswer(
             phrases=wanted or phrases[:1],
-            results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer)),
+            results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer), used),
             bands=found.bands,
             withheld=self._withheld(found, reasons, there.outside, viewer.principal),
             unread=unread,
-            note="; ".join(filter(None, [note, *_unread_notes(unread)])),
+            note="; ".join(filter(None, [note, _use_note(used, context), *_unread_notes(unread)])),
             has_servers=bool(self._context.settings.servers),
             budget_tokens=context.budget(SEARCH_TOKENS),
         )
+
+    async def page(
+        self,
+        path: str,
+        cursor: str,
+        size: int,
+        *,
+        tags: Sequence[str],
+        use: UsageFilter,
+        viewer: Viewer,
+    ) -> ToolPage:
+        """A page of tools with tags and by use; see `Gateway.filtered_page`."""
+        used = await self._fitting(use)
+        there = self._access.portion(viewer)
+        only = PageFilter(
+            tags=_known_tags(tags, there.context), used=used, note=_use_note(used, there.context)
+        )
+        return there.menu.page(path, cursor, size, self._visibility.hidden(viewer), only)
+
+    async def _fitting(self, use: UsageFilter) -> Mapping[ToolKey, Usage] | None:
+        """The use of the tools that meet the limits, up to now; `None` without limits.
+
+        Raises:
+            StoreError: The use of tools cannot be read.
+        """
+        if not use.is_set:
+            return None
+        now = datetime.now(UTC)
+        totals = await self._usage.totals(WINDOW_DAYS)
+        return {key: usage for key, usage in totals.items() if use.fits(usage, now)}
 
     def _withheld(
         self, found: SearchHits, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
@@ -101,16 +142,46 @@ def filter_of(there: ScopedCatalog, server: str, category: str, tags: Sequence[s
 
     Raises:
         PathNotFoundError: There is no such server or category.
+        UnknownTagError: A tag is not in the vocabulary.
     """
     context = there.context
     if server and server not in context.settings.servers:
         raise PathNotFoundError(f"server/{server}", nearest=context.near_servers(server))
+    name = category.removeprefix("category/")
+    part = context.subcategories.get(name)
     return Filter(
         visible=frozenset(),
         server=server,
-        categories=there.menu.within(category.removeprefix("category/")) if category else frozenset(),
-        tags=frozenset(normalise_tag(tag) or tag for tag in tags),
+        categories=there.menu.within(part.parent if part else name) if name else frozenset(),
+        subcategory=name if part else "",
+        tags=_known_tags(tags, context),
         outside=_union(there.outside, context.switched_off),
+    )
+
+
+def _known_tags(tags: Sequence[str], context: GatewayState) -> frozenset[str]:
+    """Tags in the form of the catalog: those of the vocabulary, and groups that mediation named.
+
+    Raises:
+        UnknownTagError: A tag is neither.
+    """
+    strange = [tag for tag in tags if normalise_tag(tag) is None]
+    if strange:
+        in_use = {tag for tool in context.snapshot.tools for tag in tool.placement.tags}
+        if faults := check_tags([tag for tag in strange if tag not in in_use]):
+            raise UnknownTagError(faults)
+    return frozenset(normalise_tag(tag) or tag for tag in tags)
+
+
+def _use_note(used: Mapping[ToolKey, Usage] | None, context: GatewayState) -> str:
+    """How many tools meet the limits of use, since a tool without calls meets none."""
+    if used is None:
+        return ""
+    known = context.snapshot.by_key
+    fitting = sum(key in known for key in used)
+    return (
+        f"by use: {fitting:,} of {count_of(len(known), 'tool')};"
+        f" what was not called in {WINDOW_DAYS} days meets no limit of use"
     )
 
 
@@ -134,8 +205,20 @@ def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_FEW]) + (f" and {count_of(more, 'more server')}" if more > 0 else "")
 
 
-def _results(found: SearchHits, view: views.DetailView, why_not: Callable[[Tool], str]) -> list[FoundTool]:
-    """The hits as results, from their snapshot, with the reason if they make no sense now."""
+def _results(
+    found: SearchHits,
+    view: views.DetailView,
+    why_not: Callable[[Tool], str],
+    used: Mapping[ToolKey, Usage] | None,
+) -> list[FoundTool]:
+    """The hits as results, from their snapshot, with the reason if they make no sense now.
+
+    Their use is `used` if they were chosen by that, else as of the last computation of the tiers.
+    """
+    standings = found.snapshot.standings
+    known = used or {
+        hit.tool.key: standings[hit.tool.key].usage for hit in found.hits if hit.tool.key in standings
+    }
     return [
         FoundTool(
             tool=hit.tool,
@@ -143,6 +226,8 @@ def _results(found: SearchHits, view: views.DetailView, why_not: Callable[[Tool]
             band=hit.band,
             also=[other.name for other in hit.also],
             why_not=why_not(hit.tool),
+            usage=known.get(hit.tool.key),
+            shows_usage=used is not None,
         )
         for hit in found.hits[: view.most_results]
     ]

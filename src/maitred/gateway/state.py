@@ -12,6 +12,7 @@ from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.interpolate import references
 from maitred.config.settings import Settings
+from maitred.config.subcategories import subcategories_of
 from maitred.config.taxonomy import merge_categories
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.budget import to_o200k_budget
@@ -20,6 +21,7 @@ from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec, State
 from maitred.model.tools import Tool
 from maitred.model.transports import is_composed
+from maitred.usage.observations import ToolObservations
 from maitred.wording import count_of, near_names
 
 STARTING: Final = "still starting"
@@ -52,11 +54,18 @@ class GatewayState:
     """
 
     def __init__(
-        self, settings: Settings, *, catalog: LiveCatalog, pool: ServerPool, keeper: Discoverer
+        self,
+        settings: Settings,
+        *,
+        catalog: LiveCatalog,
+        pool: ServerPool,
+        keeper: Discoverer,
+        observations: ToolObservations,
     ) -> None:
         self.catalog = catalog
         self.pool = pool
         self.keeper = keeper
+        self.observations = observations
         self._visible: tuple[object, frozenset[str]] = (None, frozenset())
         self._kept = _OfferedTools()
         self.revision = 0  # counts settings: a later object may have the identity of a former one
@@ -67,6 +76,7 @@ class GatewayState:
         self.settings = settings
         self.revision += 1
         self.categories: Sequence[Category] = merge_categories(settings.categories)
+        self.subcategories = {one.name: one for one in subcategories_of(self.categories)}
         self.switched_off = frozenset(key for key, choice in settings.tools.items() if not choice.enabled)
 
     @property

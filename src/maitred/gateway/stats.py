@@ -24,12 +24,11 @@ from maitred.gateway.authorization import ScopedCatalog
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolKey
-from maitred.model.usage import Level, Spending, ToolStanding, Usage
+from maitred.model.usage import WINDOW_DAYS, Level, Spending, ToolStanding, Usage
 from maitred.usage.recorder import UsageRecorder
 
 log = structlog.get_logger(__name__)
 
-WINDOW_DAYS: Final = 30
 _AGE: Final = timedelta(days=1)
 _QUIET_S: Final = 600.0
 _CHECK_S: Final = 60.0

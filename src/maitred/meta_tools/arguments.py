@@ -5,6 +5,7 @@ text, the tool's own parameters beside `arguments`. An error names all other inp
 """
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from maitred.errors import ArgumentsError, MaitredError, UnknownDetailError
 from maitred.model.details import DETAILS, Detail
+from maitred.model.usage import UsageFilter, parse_age
 from maitred.wording import as_code, did_you_mean
 
 Json = Mapping[str, Any]
@@ -20,6 +22,7 @@ NAME_KEYS: Final = ("name", "tool", "tool_name")
 ARGUMENT_KEYS: Final = ("arguments", "args", "params", "parameters", "input")
 PHRASE_KEYS: Final = ("phrases", "phrase", "query", "queries")
 NAMES_KEYS: Final = ("names", "name", "tool", "tools", "tool_name")
+TAG_KEYS: Final = ("tag", "tags")
 PATH_KEYS: Final = ("path", "server", "category")
 MAX_OUTPUT: Final = 1_000_000
 
@@ -95,6 +98,44 @@ def boolean(given: Json, key: str) -> bool:
     if not isinstance(value, bool | None):
         raise WrongArgumentError(f"`{key}` must be true or false")
     return value is True
+
+
+def tags(given: Json) -> Sequence[str]:
+    """One tag or a list of them; none if the argument is missing."""
+    key, value = _one_of(given, TAG_KEYS)
+    return texts(given, (key,)) if value not in (None, "", []) else ()
+
+
+def number(given: Json, key: str, *, most: float | None = None) -> float | None:
+    """A number from 0; `None` if the argument is missing."""
+    value = given.get(key)
+    if isinstance(value, str):
+        value = _parsed(value, value)
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or value < 0 or (most is not None and value > most):
+        limits = "from 0" if most is None else f"from 0 to {most:g}"
+        raise WrongArgumentError(f"`{key}` must be a number {limits}")
+    return float(value)
+
+
+def use(given: Json) -> UsageFilter:
+    """The limits of the use of a tool.
+
+    Raises:
+        WrongArgumentError: A value is of the wrong kind.
+    """
+    age = text(given, "used_within")
+    try:
+        span = parse_age(age) if age else None
+    except ValueError as error:
+        raise WrongArgumentError(f"`used_within` {error}") from None
+    return UsageFilter(
+        max_latency_ms=number(given, "max_latency_ms"),
+        min_success=number(given, "min_success", most=1),
+        used_within=span,
+    )
 
 
 def integer(given: Json, key: str, default: int, *, most: int) -> int:

@@ -16,6 +16,7 @@ Result = dict[str, Any]
 
 TEXT: Final = {"type": "string"}
 INTEGER: Final = {"type": "integer"}
+NUMBER: Final = {"type": "number"}
 BOOLEAN: Final = {"type": "boolean"}
 TEXTS: Final = {"type": "array", "items": TEXT}
 DETAIL: Final = {"enum": list(DETAILS)}

@@ -25,12 +25,16 @@ class Category:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """The category of a tool. `confidence` is 0 to 1, 1 for a person's choice; `tags` are `dimension:tag`."""
+    """The category of a tool. `confidence` is 0 to 1, 1 for a person's choice; `tags` are `dimension:tag`.
+
+    `subcategory` is the part of the category; empty if its words say nothing.
+    """
 
     category: str = ""
     confidence: float = 0.0
     by: PlacedBy = ""
     tags: tuple[str, ...] = ()
+    subcategory: str = ""
 
 
 UNPLACED = Placement()

@@ -119,19 +119,22 @@ class Rows:
             shown_servers[number] = fits[number] and server in limits.visible
         servers = self._servers[: self.capacity]
         kind = self._read_only[: self.capacity] if limits.read_only else np.ones(self.capacity, np.bool_)
-        if limits.asks_placement:
-            kind = kind & self._placement_mask(limits)
+        if limits.asks_each:
+            kind = kind & self._fitting(limits)
         may = shown_servers[servers] & ~self._hidden[: self.capacity]
         may[[self._rows[key] for key in limits.outside if key in self._rows]] = False
         return may & kind, fits[servers] & ~may & kind
 
-    def _placement_mask(self, limits: Filter) -> Mask:
-        """Return the rows of tools that are in the categories and have the tags of a filter."""
+    def _fitting(self, limits: Filter) -> Mask:
+        """Return the rows of tools that a filter names, in its categories and with its tags."""
         mask = np.zeros(self.capacity, np.bool_)
         for row, tool in self.tools.items():
+            if limits.only is not None and tool.key not in limits.only:
+                continue
             place = tool.placement
             of_category = not limits.categories or place.category in limits.categories
-            mask[row] = of_category and limits.tags.issubset(place.tags)
+            of_part = limits.subcategory in ("", place.subcategory)
+            mask[row] = of_category and of_part and limits.tags.issubset(place.tags)
         return mask
 
     def rows_of_name(self, phrase: str, mask: Mask) -> list[int]:

@@ -42,6 +42,7 @@ tools = sa.Table(
     sa.Column("mending", sa.JSON, nullable=False, server_default="{}"),
     sa.Column("raw_input_hash", sa.String(32), nullable=False, server_default=""),
     sa.Column("withheld", sa.Text, nullable=False, server_default=""),
+    sa.Column("subcategory", sa.String(64), nullable=False, server_default=""),
 )
 
 schemas = sa.Table(
@@ -94,6 +95,19 @@ usage = sa.Table(
     sa.Column("last_used", sa.String(40), nullable=False),
 )
 """Calls by tool and day (UTC); the histogram counts calls by latency, see `maitred.usage.recorder`."""
+
+observations = sa.Table(
+    "observations",
+    metadata,
+    sa.Column("server", sa.String(200), primary_key=True),
+    sa.Column("raw_name", sa.String(1000), primary_key=True),
+    sa.Column("definition", sa.String(32), nullable=False),
+    sa.Column("answers", sa.Integer, nullable=False),
+    sa.Column("answer_schema", sa.Text, nullable=False),
+    sa.Column("example", sa.Text, nullable=False),
+    sa.Column("day", sa.String(10), nullable=False),
+)
+"""What calls showed of each tool; see `maitred.usage.observations`."""
 
 spending = sa.Table(
     "spending",
@@ -165,6 +179,19 @@ approvals = sa.Table(
     sa.Column("at", sa.String(40), nullable=False),
 )
 """The log of approvals: the events of each server, numbered from 1; it outlives the registration."""
+
+allow_events = sa.Table(
+    "allow_events",
+    metadata,
+    sa.Column("turn", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("pattern", sa.String(500), nullable=False),
+    sa.Column("action", sa.String(10), nullable=False),
+    sa.Column("who", sa.String(200), nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+)
+"""The history of the allow list, numbered from 1; see `maitred.admission.allow_list`."""
 
 definitions = sa.Table(
     "definitions",

@@ -5,6 +5,7 @@ from typing import Final
 
 from maitred.errors import (
     AdmissionError,
+    AllowPatternError,
     ArgumentsError,
     AuditError,
     BusyError,
@@ -20,6 +21,7 @@ from maitred.errors import (
     StoreError,
     ToolWithheldError,
     UnknownDetailError,
+    UnknownTagError,
 )
 
 STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
@@ -27,12 +29,14 @@ STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
     (ToolWithheldError, 409),
     (AdmissionError, 409),
     (DecisionError, 409),
+    (AllowPatternError, 422),
     (CallNotApprovedError, 409),
     (NotAllowedError, 403),
     (AuditError, 503),
     (BusyError, 429),
     (ArgumentsError, 422),
     (UnknownDetailError, 422),
+    (UnknownTagError, 422),
     (CursorError, 400),
     (ServerUnavailableError, 503),
     (CallTimeoutError, 504),

@@ -12,6 +12,7 @@ from maitred.wiring.features import (
     make_grants,
     make_placer,
     make_tables,
+    open_allow_list,
     open_auditing,
     open_tokens,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "make_guarded",
     "make_placer",
     "make_tables",
+    "open_allow_list",
     "open_auditing",
     "open_gateway",
     "open_store",

@@ -19,6 +19,7 @@ from maitred.calls.steps.follow_visibility import FollowVisibility
 from maitred.calls.steps.hold_call import HoldCall
 from maitred.calls.steps.limit_rate import LimitRate
 from maitred.calls.steps.mark_cached import MarkCached
+from maitred.calls.steps.observe_answer import ObserveAnswer
 from maitred.calls.steps.refuse_nested_chain import RefuseNestedChain
 from maitred.calls.steps.relay import Relay
 from maitred.calls.steps.run_as_task import RunAsTask
@@ -60,6 +61,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         # What happens only if the call is made.
         AuditChange(),  # "begun" is written before something can change
         CountUsage(given.usage, given.watchers, given.succeeded),  # how often, how long, how well
+        ObserveAnswer(given.observe),  # what answers look like, for the menu
         CleanAnswer(lambda server: state.spec(server).allowed_origins),  # no marks of ours, no foreign links
         RunSavedChain(state.is_composed, given.run_saved),  # answers here; all others go to a server
         RunAsTask(given.tasks),  # asks the server for a task, and waits for it if the caller takes none

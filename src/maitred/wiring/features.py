@@ -174,6 +174,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.access.credentials import Credentials, TokenCheck
     from maitred.access.token_store import Grants
     from maitred.access.tokens import TokenService
+    from maitred.admission.allow_list import AllowList
     from maitred.admission.checks.base import Policy
     from maitred.admission.judgement import LookalikeFinder, ServerJudge
     from maitred.audit.service import AuditService
@@ -276,6 +277,19 @@ async def open_tokens(settings: Settings) -> "AsyncIterator[TokenService]":
 
     async with open_auditing(settings) as auditing:
         yield TokenService(make_grants(settings), auditing, known)
+
+
+@asynccontextmanager
+async def open_allow_list(settings: Settings) -> "AsyncIterator[AllowList]":
+    """The allow list of a configuration, for a command that needs no gateway.
+
+    Raises:
+        ConfigError: The catalog, whose file has the list, cannot be opened.
+    """
+    from maitred.admission.allow_list import AllowList, AllowLog
+
+    async with open_auditing(settings) as auditing:
+        yield AllowList(AllowLog(database_of(settings)), auditing)
 
 
 def make_credentials(settings: Settings) -> "Credentials":

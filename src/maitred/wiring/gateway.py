@@ -117,8 +117,10 @@ async def _make_parts(
     tool_middleware: "Middleware | None",
 ) -> "GatewayParts":
     """Make and open all parts of a gateway, in the reverse order of their closing."""
+    from maitred.admission.allow_list import AllowList, AllowLog
     from maitred.admission.gatekeeper import Gatekeeper
     from maitred.admission.registry import Registry
+    from maitred.audit.masking import mask_value
     from maitred.calls.cache import ResultCache
     from maitred.calls.results import ResultStore, Shortener
     from maitred.calls.subscriptions import Subscriptions
@@ -129,6 +131,7 @@ async def _make_parts(
     from maitred.gateway.parts import GatewayParts
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
+    from maitred.usage.observations import ToolObservations
     from maitred.usage.recorder import UsageRecorder
 
     database = database_of(settings)
@@ -136,9 +139,11 @@ async def _make_parts(
     catalog = LiveCatalog(await stack.enter_async_context(store))
     await catalog.refresh()
     usage = await stack.enter_async_context(UsageRecorder(database))
+    observations = await stack.enter_async_context(ToolObservations(database, mask_value))
     auditing = await stack.enter_async_context(open_trail(settings))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
+    allow_list = AllowList(AllowLog(database), auditing)
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
@@ -153,6 +158,7 @@ async def _make_parts(
         keeper=keeper,
         search=search,
         usage=usage,
+        observations=observations,
         results=results,
         shortener=Shortener(results, estimate=estimate, limit_tokens=settings.results.max_tokens),
         make_rules=partial(make_result_rules, settings.results, results),
@@ -163,6 +169,7 @@ async def _make_parts(
         auditing=auditing,
         screen=make_screen(settings.results),
         gatekeeper=gatekeeper,
+        allow_list=allow_list,
         make_front=partial(make_front, rules=rules),
         make_namesakes=make_namesakes,
         check_policy=check_policy,

@@ -35,6 +35,7 @@ COMMANDS = {
     "approvals": "admission",
     "approve": "admission",
     "reject": "admission",
+    "allow": "allow",
     "calls": "held_calls",
     "suspend": "admission",
     "resume": "admission",

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from maitred.config.edit_choices import set_choice, unset_choice
 from maitred.config.settings import Settings
-from maitred.config.taxonomy import merge_categories
+from maitred.config.taxonomy import TAGS, merge_categories
+from maitred.disclosure.pages import ToolPage
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
@@ -36,13 +37,19 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
+from maitred.surfaces.cli.filters import (
+    MaxLatencyOption,
+    MinSuccessOption,
+    TagOption,
+    UsedWithinOption,
+    use_of,
+)
 from maitred.wording import count_of, did_you_mean
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
 
 _BY = {"": "not placed yet", "rules": "rules", "mediation": "mediation", "person": "you"}
-_MOST_TAGS = 40
 
 
 def register(app: typer.Typer) -> None:
@@ -58,13 +65,24 @@ def menu(
     config: ConfigOption = None,
     cursor: Annotated[str, typer.Option(help="Where to continue, as the page before says.")] = "",
     page_size: Annotated[int, typer.Option(min=1, max=100, help="Tools on a page at most.")] = 50,
+    tag: TagOption = None,
+    max_latency_ms: MaxLatencyOption = None,
+    min_success: MinSuccessOption = None,
+    used_within: UsedWithinOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Print a page of the menu as agents read it."""
+    """Print a page of the menu as agents read it. Options narrow the tools of a category or server."""
+    tags, use = tag or [], use_of(max_latency_ms, min_success, used_within)
+    narrows = bool(tags) or use.is_set
+    if narrows and not path.startswith(("category/", "server/")):
+        raise ConfigError("menu", ["only tools of category/NAME or server/NAME can be narrowed"])
     settings, viewer = prepare(config)
 
     async def go() -> Any:
         async with known_gateway(settings) as gateway:
+            if narrows:
+                held = await gateway.filtered_page(path, cursor, page_size, tags=tags, use=use, viewer=viewer)
+                return _tools_json(held) if as_json else held.page.text
             page = gateway.browse(
                 path, cursor, page_size, viewer=viewer
             )  # a wrong path is an error with JSON too
@@ -86,14 +104,20 @@ def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Vi
     if path == "servers":
         servers = gateway.servers(viewer)
         return {"servers": [server.to_json() for server in servers]}
-    page = gateway.page(path, cursor, size, viewer=viewer)
+    return _tools_json(gateway.page(path, cursor, size, viewer=viewer))
+
+
+def _tools_json(page: ToolPage) -> dict[str, Any]:
     end = page.start + len(page.tools)
     return page.to_json() | {"cursor": page.cursor_at(len(page.tools)) if end < page.total else ""}
 
 
 def categories(
     config: ConfigOption = None,
-    tags: Annotated[bool, typer.Option("--tags", help="Show the tags of tools, too, by number.")] = False,
+    tags: Annotated[
+        bool,
+        typer.Option("--tags", help="Show the vocabulary of tags, too, with the number of tools of each."),
+    ] = False,
     of: Annotated[list[str] | None, typer.Option(help="Show the category of this tool; repeatable.")] = None,
     choose: Annotated[
         list[str] | None, typer.Option("--set", metavar="TOOL=CATEGORY", help="Move a tool; repeatable.")
@@ -124,33 +148,42 @@ def categories(
         _show_categories(found, counts if tags else None, as_json=as_json)
 
 
-def _show_categories(found: dict[str, Any], counts: list[tuple[str, int]] | None, *, as_json: bool) -> None:
+def _show_categories(found: dict[str, Any], counts: dict[str, int] | None, *, as_json: bool) -> None:
     if as_json:
-        print_json(found | ({} if counts is None else {"tags": dict(counts)}))
+        print_json(found | ({} if counts is None else {"tags": counts}))
         return
     rows = [
-        (*(one["name"], one["title"]), f"{one['tools']:,}", f"{one['servers']:,}", ", ".join(one["popular"]))
+        (
+            *(one["name"], one["title"], f"{one['tools']:,}", f"{one['servers']:,}"),
+            *(", ".join(one["popular"]), ", ".join(f"{name} {n:,}" for name, n in one["parts"].items())),
+        )
         for one in found["categories"]
     ]
-    headings = ("category", "title", "tools", "servers", "such as")
+    headings = ("category", "title", "tools", "servers", "such as", "in it")
     print_table(make_table("", headings, rows, numbers=("tools", "servers")))
     if counts is not None:
-        often = [(tag, f"{count:,}") for tag, count in counts[:_MOST_TAGS]]
-        print_table(make_table("", ("tag", "tools"), often, numbers=("tools",)))
-        if left := len(counts) - len(often):
-            out.print(f"({count_of(left, 'more tag')}: --json)")
+        tags = [(*tag.split(":", 1), f"{count:,}" if count else "") for tag, count in counts.items()]
+        print_table(make_table("", ("dimension", "tag", "tools"), tags, numbers=("tools",)))
     out.print(f"{count_of(found['tools'], 'tool')} on {count_of(found['servers'], 'server')}")
 
 
-async def _categories(settings: Settings, viewer: Viewer) -> tuple[dict[str, Any], list[tuple[str, int]]]:
-    """All categories that hold tools, and the tags, the most used first."""
+async def _categories(settings: Settings, viewer: Viewer) -> tuple[dict[str, Any], dict[str, int]]:
+    """All categories that hold tools, and the whole vocabulary of tags with the number of tools of each.
+
+    The tags are by dimension, the most used first; groups that mediation named are the last dimension.
+    """
     async with known_gateway(settings) as gateway:
         found = gateway.categories(viewer)
         lines = [line.to_json() for line in found.lines]
         tools = gateway.visible_tools(viewer)
         tags = Counter(tag for tool in tools for tag in tool.placement.tags)
-    ordered = sorted(tags.items(), key=lambda item: (-item[1], item[0]))
-    return {"categories": lines, "tools": found.tools, "servers": found.servers}, ordered
+    vocabulary = [f"{dimension}:{tag}" for dimension, words in TAGS.items() for tag in words]
+    place = {dimension: at for at, dimension in enumerate(TAGS)}
+    every = dict.fromkeys([*vocabulary, *tags])
+    ordered = sorted(every, key=lambda tag: (place.get(tag.partition(":")[0], len(TAGS)), -tags[tag], tag))
+    return {"categories": lines, "tools": found.tools, "servers": found.servers}, {
+        tag: tags[tag] for tag in ordered
+    }
 
 
 async def _write_use_cases(settings: Settings, server: str, viewer: Viewer) -> int:
@@ -176,6 +209,7 @@ def _show_tools(tools: Sequence[Tool], *, as_json: bool) -> None:
                     "server": tool.server,
                     "raw_name": tool.key.name,
                     "category": tool.placement.category,
+                    "subcategory": tool.placement.subcategory,
                     "confidence": round(tool.placement.confidence, 3),
                     "placed_by": tool.placement.by,
                     "tags": list(tool.placement.tags),

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from maitred.config.taxonomy import check_tags
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
 from maitred.model.details import DETAILS, Detail
@@ -21,6 +20,13 @@ from maitred.surfaces.cli.console import (
     print_json,
     run,
     wait_for_vectors,
+)
+from maitred.surfaces.cli.filters import (
+    MaxLatencyOption,
+    MinSuccessOption,
+    TagOption,
+    UsedWithinOption,
+    use_of,
 )
 from maitred.wording import one_of
 
@@ -42,17 +48,18 @@ def search(
     config: ConfigOption = None,
     server: Annotated[str, typer.Option(help="Only tools of this server.")] = "",
     category: Annotated[str, typer.Option(help="Only tools of this category, and of those below it.")] = "",
-    tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeatable.")] = None,
+    tag: TagOption = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
+    max_latency_ms: MaxLatencyOption = None,
+    min_success: MinSuccessOption = None,
+    used_within: UsedWithinOption = "",
     limit: Annotated[int, typer.Option(min=1, max=20, help="Results for each phrase.")] = 5,
     detail: DetailOption = "",
     full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find tools by what they do. Prints the answer that an agent gets."""
-    tags = tag or []
-    if faults := check_tags(tags):
-        raise ConfigError("--tag", faults)
+    tags, use = tag or [], use_of(max_latency_ms, min_success, used_within)
     level = _level(detail, full=full)
     settings, viewer = prepare(config)
 
@@ -65,6 +72,7 @@ def search(
                 category=category,
                 tags=tags,
                 read_only=read_only,
+                use=use,
                 limit=limit,
                 detail=level,
                 viewer=viewer,
@@ -101,6 +109,7 @@ def _plain(answer: SearchAnswer) -> dict[str, Any]:
                 "band": result.band,
                 "also": list(result.also),
                 "why_not": result.why_not,
+                "usage": result.usage_json(),
             }
             for result in answer.results
         ],

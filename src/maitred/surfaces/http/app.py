@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, Final
 from urllib.parse import quote
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,10 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from maitred import __version__
 from maitred.config.settings import Http
 from maitred.gateway import Gateway
-from maitred.surfaces.http import admission, audit, held_calls, menu, tokens, tools, welcome
+from maitred.surfaces.http import admission, allow_list, audit, held_calls, menu, tokens, tools, welcome
 from maitred.surfaces.http import operations as probes
 from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
+from maitred.surfaces.http.filters import describe_refusals, refuse_unknown_parameters
 from maitred.surfaces.http.openapi import ERRORS
 from maitred.surfaces.http.operations import Metrics, RequestCounter
 from maitred.surfaces.http.page_cache import CachedApp, Pages
@@ -61,10 +62,12 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
         docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(refuse_unknown_parameters)],
     )
     menu.add_routes(app, gateway, pages)
     tools.add_routes(app, gateway, pages)
     admission.add_routes(app, gateway)
+    allow_list.add_routes(app, gateway)
     held_calls.add_routes(app, gateway)
     tokens.add_routes(app, gateway)
     audit.add_routes(app, gateway)
@@ -91,7 +94,7 @@ class _Description:
         """Answer with the description; Starlette runs this in a thread."""
         with self._lock:
             if not self._body:
-                self._body = JSONResponse(self._describe()).body
+                self._body = bytes(JSONResponse(self._describe()).body)
         return Response(self._body, media_type="application/json")
 
     def _describe(self) -> dict[str, Any]:
@@ -102,6 +105,7 @@ class _Description:
             description=self._app.description,
             routes=self._app.routes,
         )
+        describe_refusals(described)
         schemes = described["components"].setdefault("securitySchemes", {})
         schemes["token"] = {"type": "http", "scheme": "bearer", "description": "A token of the gateway."}
         text, example = ERRORS[401]

@@ -6,11 +6,11 @@ from urllib.parse import unquote
 from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
-from maitred.gateway import Gateway
-from maitred.model.access import Viewer
+from maitred.gateway import Gateway, ToolPage
 from maitred.surfaces.encoding import encode
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
+from maitred.surfaces.http.filters import Tags, Use
 from maitred.surfaces.http.openapi import API, ServerName, answers
 from maitred.surfaces.http.page_cache import Pages
 
@@ -26,6 +26,7 @@ Days = Annotated[int, Query(ge=1, le=_MAX_DAYS, description="How many days, toda
 def add_routes(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     """Add the routes."""
     _add_tiers(app, gateway, pages)
+    _add_category(app, gateway, pages)
     _add_servers(app, gateway, pages)
     _add_stats(app, gateway)
 
@@ -53,6 +54,8 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         """The categories that hold tools, with how many, at most 2,000 tokens."""
         return pages.answer(request, lambda: gateway.categories(viewer_of(request)).to_json())
 
+
+def _add_category(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     @app.get(
         f"{API}/tools/category/{{name}}",
         summary="T2: the tools of a category",
@@ -61,11 +64,25 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.PAGE, 404, 422, unchanged=True),
     )
     async def category(
-        request: Request, name: CategoryName, page: PageNumber = 1, page_size: PageSize = 30
+        request: Request,
+        name: CategoryName,
+        use: Use,
+        page: PageNumber = 1,
+        page_size: PageSize = 30,
+        tag: Tags = [],  # noqa: B006  # FastAPI copies it
     ) -> Response:
-        """A page of summaries, the most used tool first. A page after the last one is empty."""
-        viewer = viewer_of(request)
-        return pages.answer(request, lambda: _category_page(gateway, unquote(name), page, page_size, viewer))
+        """A page of summaries, the most used tool first. A page after the last one is empty.
+
+        With limits of use, the figures are those up to now; else those of the last computation of the tiers.
+        """
+        viewer, path = viewer_of(request), f"category/{unquote(name)}"
+        start = (page - 1) * page_size
+        cursor = str(start) if start else ""
+        if not tag and not use.is_set:
+            found = gateway.page(path, cursor, page_size, viewer=viewer)
+            return pages.answer(request, lambda: _with_position(found, page, page_size))
+        found = await gateway.filtered_page(path, cursor, page_size, tags=tag, use=use, viewer=viewer)
+        return pages.answer(request, lambda: _with_position(found, page, page_size), keep=not use.is_set)
 
 
 def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
@@ -126,14 +143,8 @@ def _add_stats(app: FastAPI, gateway: Gateway) -> None:
         )
 
 
-def _category_page(gateway: Gateway, name: str, page: int, size: int, viewer: Viewer) -> dict[str, Any]:
-    """A page of a category for a viewer, with its position among the pages.
-
-    Raises:
-        PathNotFoundError: There is no such category.
-    """
-    start = (page - 1) * size
-    found = gateway.page(f"category/{name}", str(start) if start else "", size, viewer=viewer)
+def _with_position(found: ToolPage, page: int, size: int) -> dict[str, Any]:
+    """A page of tools with its position among the pages."""
     place = {
         "page": page,
         "page_size": size,

@@ -12,6 +12,7 @@ _SUMMARY: Final = {
     "category": "data",
     "description": "Add two numbers.",
     "parameters": {"a": "number", "b": "number"},
+    "avg_latency_ms": 3.1,
 }
 _CATEGORY: Final = {
     "name": "data",
@@ -21,6 +22,7 @@ _CATEGORY: Final = {
     "tools": 120,
     "servers": 9,
     "popular": ["calculator__add", "tables__read"],
+    "parts": {"databases": 70, "finance": 30},
 }
 _SERVER: Final = {
     "name": "calculator",
@@ -74,7 +76,7 @@ CATEGORIES: Final[Any] = {"tier": "T1", "categories": [_CATEGORY], "left_out": 0
 PAGE: Final[Any] = {
     "tier": "T2",
     "path": "category/data",
-    "tools": [_SUMMARY],
+    "tools": [_SUMMARY | {"returns": "{sum: num}"}],
     "categories": [],
     "total": 120,
     "note": "",
@@ -94,6 +96,26 @@ TOOL: Final[Any] = {
             "required": ["a", "b"],
         },
     },
+    "returns": {
+        "type": "{sum: num}",
+        "schema": {"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]},
+        "by": "schema",
+    },
+    "examples": [{"arguments": {"a": 1, "b": 1}, "from": "schema"}],
+    "runs": {
+        "transport": "container",
+        "image": "ghcr.io/acme/calculator:1.2",
+        "isolation": "container",
+        "network": "none",
+        "limits": {
+            "call_timeout_s": 120.0,
+            "longest_call_s": 3_600.0,
+            "memory_bytes": 536_870_912,
+            "cpus": 1.0,
+            "processes": 128,
+            "output_bytes_per_s": 8_388_608,
+        },
+    },
     "original": {
         "name": "add",
         "title": "",
@@ -103,6 +125,7 @@ TOOL: Final[Any] = {
         "confidence": 1.0,
     },
     "category": "data",
+    "subcategory": "databases",
     "confidence": 0.91,
     "placed_by": "rules",
     "tags": ["operation:compute"],
@@ -126,6 +149,12 @@ SEARCH: Final[Any] = {
             "band": "strong",
             "also": [],
             "why_not": "",
+            "usage": {
+                "calls": 40,
+                "success_rate": 0.975,
+                "avg_latency_ms": 3.1,
+                "last_used": "2026-03-01T09:41:00+00:00",
+            },
         }
     ],
     "withheld": [{"server": "tables", "tools": 2, "reason": "disabled in the configuration"}],

@@ -162,7 +162,7 @@ class Pages:
     def _follow(self) -> None:
         """Forget all pages when the menu may have changed."""
         gateway = self._gateway
-        version, snapshot, settings = gateway.version, gateway.snapshot, gateway.settings
+        version, snapshot, settings = gateway.pages_version, gateway.snapshot, gateway.settings
         if version == self._version and snapshot is self._snapshot and settings is self._settings:
             return
         self._version, self._snapshot, self._settings = version, snapshot, settings

@@ -55,6 +55,10 @@ class SummaryResponse(BaseModel):
     description: str
     parameters: dict[str, str] = Field(description="Parameters at the top level, with their types.")
     more_parameters: Count = Field(default=0, description="How many parameters did not fit.")
+    returns: str = Field(
+        default="", description="What it returns, in T2: by its output schema, else as answers looked so far."
+    )
+    avg_latency_ms: float | None = Field(default=None, description="Mean latency, if it was ever called.")
     calls: Count | None = Field(default=None, description="Calls in the last 30 days, in T0 only.")
     success_rate: Share | None = None
 
@@ -77,6 +81,9 @@ class CategoryResponse(BaseModel):
     tools: Count
     servers: Count
     popular: list[str] = Field(description="Two of its tools.")
+    parts: dict[str, Count] = Field(
+        description="The sub-categories of a large category, each with the number of its tools."
+    )
 
 
 class CategoriesResponse(BaseModel):
@@ -132,6 +139,41 @@ class OriginalResponse(BaseModel):
     confidence: Share
 
 
+class ReturnsResponse(BaseModel):
+    """What a tool returns: in short, and as a JSON Schema."""
+
+    type: str = Field(description="Such as `{name: str, lines: int[]}`; empty if it is not known.")
+    schema_: Any = Field(alias="schema", description="`null` if it is not known.")
+    by: Literal["schema", "answers", ""] = Field(
+        description="`schema`: its server says so; `answers`: the answers so far looked like that."
+    )
+
+
+class CallExample(BaseModel):
+    """Arguments that the input schema of the tool accepts."""
+
+    arguments: dict[str, Any]
+    from_: Literal["schema", "call"] = Field(
+        alias="from",
+        description="`call`: a real one, with masked secrets; only with `disclosure.real_examples`.",
+    )
+
+
+class ServerRun(BaseModel):
+    """How the server of a tool runs."""
+
+    transport: str
+    image: str = Field(description="The image of its container; empty if it has none.")
+    isolation: Literal["container", "jail", ""]
+    network: Literal["none", "granted", "unlimited", "remote", "internal"] = Field(
+        description="`unlimited`: a program without isolation; `remote`: a server at an address."
+    )
+    limits: dict[str, float] = Field(
+        description="`call_timeout_s` and `longest_call_s`; of an isolated server also `memory_bytes`,"
+        " `cpus`, `processes` and `output_bytes_per_s`."
+    )
+
+
 class ToolDetail(BaseModel):
     """T3: everything about one tool."""
 
@@ -140,10 +182,14 @@ class ToolDetail(BaseModel):
     server: str
     raw_name: str
     definition: dict[str, Any] = Field(description="As it is published.")
+    returns: ReturnsResponse
+    examples: list[CallExample] = Field(description="Examples of calls.")
+    runs: ServerRun | None
     original: OriginalResponse | None = Field(
         description="The definition of its server, where mediation changed it."
     )
     category: str
+    subcategory: str = Field(description="The part of the category; empty if none fits.")
     confidence: Share
     placed_by: str
     tags: list[str]
@@ -156,6 +202,15 @@ class ToolDetail(BaseModel):
     usage: ToolUsage | None
 
 
+class FoundToolUsage(BaseModel):
+    """How a search result was used in the last 30 days."""
+
+    calls: Count
+    success_rate: Share
+    avg_latency_ms: float
+    last_used: str
+
+
 class FoundToolResponse(BaseModel):
     """A search result."""
 
@@ -166,6 +221,9 @@ class FoundToolResponse(BaseModel):
     band: Band = Field(description="How well it fits.")
     also: list[str] = Field(description="The same tool on other servers.")
     why_not: str = Field(description="Why the tool makes no sense in the present state, and what to do.")
+    usage: FoundToolUsage | None = Field(
+        description="Up to now with a limit of use, else as of the last computation of the tiers."
+    )
 
 
 class WithheldResponse(BaseModel):

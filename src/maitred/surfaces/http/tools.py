@@ -19,6 +19,7 @@ from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.audit import id_of
 from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.errors import REQUEST_HEADER
+from maitred.surfaces.http.filters import Tags, Use
 from maitred.surfaces.http.openapi import API, ServerName, ToolName, answers
 from maitred.surfaces.http.page_cache import Pages
 
@@ -38,10 +39,6 @@ Phrases = Annotated[
 ServerFilter = Annotated[str, Query(description="Only tools of this server.", examples=[""])]
 CategoryFilter = Annotated[
     str, Query(description="Only tools of this category and below.", examples=["data"])
-]
-Tags = Annotated[
-    list[str],
-    Query(max_length=20, description="Only tools with all of these tags.", examples=[["operation:read"]]),
 ]
 ReadOnly = Annotated[bool, Query(description="Only tools that are marked read-only.", examples=[False])]
 Limit = Annotated[int, Query(ge=1, le=20, description="Results for each phrase.", examples=[5])]
@@ -80,6 +77,7 @@ def _add_search(app: FastAPI, gateway: Gateway) -> None:
     async def search(
         request: Request,
         q: Phrases,
+        use: Use,
         server: ServerFilter = "",
         category: CategoryFilter = "",
         tag: Tags = [],  # noqa: B006  # FastAPI copies it
@@ -94,6 +92,7 @@ def _add_search(app: FastAPI, gateway: Gateway) -> None:
             category=category,
             tags=tag,
             read_only=read_only,
+            use=use,
             limit=limit,
             detail=detail,
             viewer=viewer_of(request),
@@ -114,6 +113,7 @@ def _found(answer: Any) -> dict[str, Any]:
                 "band": found.band,
                 "also": list(found.also),
                 "why_not": found.why_not,
+                "usage": found.usage_json(),
             }
             for found in answer.results
         ],

@@ -49,7 +49,8 @@ class OwnCompletions:
         if kind == "server":
             return [server.name for server in self._gateway.servers(viewer)]
         if kind == "category":
-            return [line.category.name for line in self._gateway.categories(viewer).lines]
+            lines = self._gateway.categories(viewer).lines
+            return [name for line in lines for name in (line.category.name, *line.parts)]
         return ()
 
 
