@@ -22,6 +22,9 @@ from maitred.config.redaction import SECRETS
 from maitred.storage import migrate
 
 _MIGRATE = migrate.migrate
+FILES_AT_ONCE = 20
+"""After so many files, what is left in memory counts as loaded for good."""
+_FILES: list[Path] = []
 _MADE: list[tuple[str, tuple[object, ...]]] = []
 """Statements, with their values, that make what all migrations make of a new file."""
 
@@ -39,6 +42,24 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Make garbage collections cheap again: what outlives many files is loaded for good, as caches are.
+
+    Tests of memory collect garbage dozens of times, each time in all that the tests before them left.
+    """
+    done = yield
+    if nextitem is not None and nextitem.path != item.path:
+        _FILES.append(item.path)
+        if len(_FILES) == FILES_AT_ONCE:
+            _FILES.clear()
+            gc.collect()
+            gc.freeze()
+    return done
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -41,7 +41,7 @@ def arrange(items: list[pytest.Item]) -> None:
 
 
 def longest() -> Mapping[str, float]:
-    """The processor seconds of the files that take most, by their path below `tests`."""
+    """The seconds of the files that take most, by their path below `tests`."""
     lines = (line.split() for line in LONGEST.read_text(encoding="utf-8").splitlines() if line[:1] != "#")
     return {path: float(seconds) for seconds, path in lines}
 
