@@ -1,6 +1,5 @@
 """Answers of the gateway: values for programs, each with the text that an agent reads."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +20,7 @@ _FEW = 5
 _NEAREST = 3
 _REASON = 160
 _ENTRY_TOKENS = 26  # 30 servers cost less than 800 tokens
+_ENTRY_FRAME_TOKENS = 12  # keys, number of tools and state
 _ENTRY_WORDS_TOKENS = 3
 
 
@@ -203,7 +203,7 @@ class ServerStatus:
         }
         key = "withheld" if self.withheld else "description"
         about = self.withheld or self.facts.instructions or self.facts.title
-        room = _ENTRY_TOKENS - estimate(json.dumps(entry | {key: ""}, separators=(",", ":"))) - 1
+        room = _ENTRY_TOKENS - _ENTRY_FRAME_TOKENS - estimate(self.name)
         if about and room >= _ENTRY_WORDS_TOKENS:
             entry[key] = first_sentence(clean(about), room)[0]
         elif self.withheld:

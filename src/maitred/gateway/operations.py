@@ -40,7 +40,7 @@ from maitred.gateway.visibility import ChangeWatcher, VisibilityService
 from maitred.mediation.llm import Estimate, ModelSpending
 from maitred.model.access import Ability, Viewer
 from maitred.model.held_calls import CallDecision, HeldCall
-from maitred.model.tools import ToolKey
+from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ToolStanding, Usage
 
 
@@ -139,6 +139,10 @@ class Operations(ToolDecisions, SettingsMethods):
     def watch_visibility(self, changed: ChangeWatcher) -> None:
         """Call a function after each change of what is visible; it must not block."""
         self._visibility.watch(changed)
+
+    def requirement(self, tool: Tool, viewer: Viewer) -> str:
+        """What a tool needs, for a viewer whose list cannot change; see `VisibilityService.requirement`."""
+        return self._visibility.requirement(tool, viewer)
 
     async def catalog_status(self, viewer: Viewer) -> Mapping[str, Any]:
         """Where the catalog is, and why it cannot be written now; empty if it can be. It is tried.

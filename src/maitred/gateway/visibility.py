@@ -43,6 +43,7 @@ _HEALTH: Final = frozenset({"server.healthy", "server.state"})
 _RUNNING: Final = frozenset({State.STARTING, State.READY})
 _TEXT: Final = 400
 _MOST_NAMES: Final = 20
+_REQUIREMENT: Final = 80
 _TIME: Final = frozenset({"time.hour", "time.weekday"})
 
 Scope = tuple[str, str]
@@ -168,6 +169,15 @@ class VisibilityService:
             return outside
         hidden = self._without(viewer, _visible if viewer.era == "handshake" else _listed)
         return hidden | outside if outside else hidden
+
+    def requirement(self, tool: Tool, viewer: Viewer) -> str:
+        """What a tool needs, in a few words, for a viewer whose list always shows it; else empty."""
+        table = self._tables.get(tool.server)
+        fixed = viewer.era != "handshake" or self._context.settings.visibility.mode == "all"
+        if table is None or not fixed:
+            return ""
+        text = " ".join(clean(table.requirement(tool.key.name, _STABLE)).split())
+        return text if len(text) <= _REQUIREMENT else f"{text[: _REQUIREMENT - 1]}…"
 
     def why_hidden(self, tool: Tool, viewer: Viewer) -> str:
         """Why a tool makes no sense for a viewer now, and what to do; empty if it does."""

@@ -99,6 +99,21 @@ class VisibilityTable:
         reason = ruling.because or self._moment(facts).reason(ruling.rule, tool)
         return HiddenReason(reason=reason, do=ruling.do or self._next_step(tool, ruling.rule, facts, named))
 
+    def requirement(self, tool: str, stable: frozenset[str]) -> str:
+        """Say in a few words what a tool needs, whatever the facts are; empty without a rule.
+
+        Conditions that read only `stable` facts are left out: they hide the tool in each list.
+        """
+        ruling = self._ruling(tool)
+        if ruling is None:
+            return ""
+        if ruling.because:
+            return ruling.because
+        if not isinstance(ruling.rule, Expression):
+            return f"needs the rule {ruling.rule.name}"
+        parts = [part.source for part in ruling.rule.parts if not stable.issuperset(part.reads)]
+        return f"needs {' && '.join(parts)}" if parts else ""
+
     def leaves_to_server(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a call of a hidden tool has an argument with which its server itself decides."""
         ruling = self._ruling(tool)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from maitred.gateway import Gateway, Offer
 from maitred.meta_tools import menu
 from maitred.model.access import Viewer
+from maitred.model.tools import Tool
 from maitred.surfaces.mcp.list_tracker import ListTracker
 
 PAGE: Final = 100
@@ -95,12 +96,21 @@ def offered_definition(definition: dict[str, Any]) -> dict[str, Any]:
     return definition
 
 
+def _definition(gateway: Gateway, tool: Tool, viewer: Viewer) -> dict[str, Any]:
+    """The definition of a tool; for a client whose list cannot change, its description says what it needs."""
+    definition = gateway.snapshot.definition(tool)
+    needs = gateway.requirement(tool, viewer)
+    if not needs:
+        return definition
+    return {**definition, "description": f"{definition.get('description', '')} ({needs})".lstrip()}
+
+
 async def page_of_tools(
     gateway: Gateway, lists: ListTracker, viewer: Viewer, after: str, accept: Accept
 ) -> dict[str, Any]:
     """A page of `tools/list`; it is counted, and recorded as shown to the viewer."""
     mode, tools, cursor = await gateway.listing(viewer, after)
-    shown = [accept(TOOLS, offered_definition(gateway.snapshot.definition(tool))) for tool in tools]
+    shown = [accept(TOOLS, offered_definition(_definition(gateway, tool, viewer))) for tool in tools]
     lists.shown("tools", viewer)
     if mode == "menu":
         definitions = menu.definitions(gateway.index(viewer))

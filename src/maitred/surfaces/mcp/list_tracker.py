@@ -57,7 +57,7 @@ class ListTracker:
         if (of := (gateway.version, mode)) != self._of or len(self._kept) > _MOST_KEPT:
             self._of, self._kept = of, {}
         seen_by = gateway.list_state(viewer) if kind == "tools" and mode != "menu" else None
-        key = (kind, viewer.grant.scope, seen_by)
+        key = (kind, viewer.grant.scope, seen_by, viewer.era)
         if key not in self._kept:
             self._kept[key] = self._fingerprint(kind, viewer)
         return self._kept[key]
@@ -72,7 +72,10 @@ class ListTracker:
             entries = [
                 *first,
                 *(
-                    (t.name, t.title, t.description, t.input_hash, t.output_hash, t.annotations, t.extra)
+                    (
+                        *(t.name, t.title, t.description, gateway.requirement(t, viewer)),
+                        *(t.input_hash, t.output_hash, t.annotations, t.extra),
+                    )
                     for t in gateway.listed(viewer)
                 ),
             ]
