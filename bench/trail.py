@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from maitred.audit import hash_chain
+from maitred.audit.log import AuditLog
 from maitred.model.tools import Tool
 from maitred.storage.database import Database, DriverConnection
 from maitred.usage.recorder import UsageRecorder
@@ -58,7 +59,15 @@ async def write_past(database: Database, tools: Sequence[Tool], *, sessions: int
             hash_chain.append(connection, list(_numbered(batch, first)), b"")
 
         await database.write_driver(append)
+    await _index(AuditLog(database))
     await _use(database, planned, tools)
+
+
+async def _index(trail: AuditLog) -> None:
+    """Fill the index of the trail, as the gateways did that wrote these lines."""
+    is_more = True
+    while is_more:
+        is_more = await trail.index()
 
 
 def _numbered(batch: Sequence[_Line], first: int) -> Iterator[Mapping[str, Any]]:

@@ -150,6 +150,23 @@ async def test_a_filter_reads_only_lines_that_the_index_names(database: Database
         assert whole not in plan
 
 
+@pytest.mark.parametrize("most", [1, 50, 5_000])
+async def test_a_time_has_the_same_first_line_by_either_index(
+    database: Database, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of times for a few lines, that of numbers for many; the clock was set back in between."""
+    times = [f"2026-03-01T00:{minute:02}:00.000+00:00" for minute in (1, 5, 9, 3, 4, 8, 10)]
+    made = [{"at": at, "who": str(number), "action": "call"} for number, at in enumerate(times, 1)]
+    await database.write_driver(lambda connection: hash_chain.append(connection, made, b""))
+    monkeypatch.setattr(hash_chain, "_MOST_SINCE", most)
+
+    for minute in range(12):
+        since = f"2026-03-01T00:{minute:02}"
+        expected = [str(number) for number, at in enumerate(times, 1) if at >= since]
+        found = await AuditLog(database).latest(AuditFilter(since=since))
+        assert [line["who"] for line in reversed(found.lines)] == expected
+
+
 async def explain(database: Database, statement: str, values: Sequence[object]) -> str:
     def read(connection: DriverConnection) -> str:
         how = "EXPLAIN QUERY PLAN" if isinstance(database, SqliteDatabase) else "EXPLAIN"

@@ -199,6 +199,10 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         hash_chain._FIRST_SINCE,
         lambda _: sa.select(sa.func.min(A.seq)).where(A.at >= X),
     ),
+    "audit: since": (
+        hash_chain._SINCE,
+        lambda _: sa.select(A.seq).where(A.at >= X).order_by(A.at).limit(1),
+    ),
     "audit: last up to": (
         hash_chain._LAST_UP_TO,
         lambda _: sa.select(A.seq, A.digest).where(A.seq < 1).order_by(A.seq.desc()).limit(1),

@@ -24,6 +24,7 @@ _ADD: Final = "INSERT INTO audit (seq, at, body, digest) VALUES (?, ?, ?, ?)"
 _MOVE: Final = "UPDATE audit_ends SET seq=?, digest=? WHERE audit_ends.name = ?"
 _MARK: Final = "SELECT audit_ends.seq, audit_ends.digest FROM audit_ends WHERE audit_ends.name = ?"
 _FIRST_SINCE: Final = "SELECT min(audit.seq) AS min_1 FROM audit WHERE audit.at >= ?"
+_SINCE: Final = "SELECT audit.seq FROM audit WHERE audit.at >= ? ORDER BY audit.at LIMIT ?"
 _LAST_UP_TO: Final = (
     "SELECT audit.seq, audit.digest FROM audit WHERE audit.seq < ? ORDER BY audit.seq DESC LIMIT ?"
 )
@@ -47,6 +48,7 @@ MOST_DROPPED: Final = 10_000
 """How many lines one transaction deletes: other writers wait for it."""
 _INDEX_STEP: Final = 500
 _SMALL_PAGE: Final = 100
+_MOST_SINCE: Final = 5_000
 _MOST_PATTERN: Final = 400
 _NO_LETTER: Final = re.compile(r"[\\%_]")
 _NEWEST: Final = 2**62
@@ -250,8 +252,7 @@ def _candidates(
 ) -> Iterator[tuple[int, str, str]]:
     """Rows before a number that may match, the newest first: those that the index does not have, then its."""
     page = min(max(2 * limit, _SMALL_PAGE), _PAGE)
-    first = connection.execute(_FIRST_SINCE, (criteria.since,)).fetchone()[0] if criteria.since else 0
-    first = _NEWEST if first is None else first
+    first = _first_since(connection, criteria.since) if criteria.since else 0
     terms = criteria.terms()
     indexed = mark(connection, _INDEXED).seq if terms else -1
     least = max(first, indexed + 1)
@@ -268,6 +269,17 @@ def _candidates(
     ).fetchall():
         yield from rows
         at = rows[-1][0]
+
+
+def _first_since(connection: DriverConnection, since: str) -> int:
+    """The least number of a line that is not older than a time; greater than all if there is none.
+
+    The index of times is quick for a few lines, that of numbers for many. SQLite always takes the latter.
+    """
+    numbers = [row[0] for row in connection.execute(_SINCE, (since, _MOST_SINCE))]
+    if len(numbers) < _MOST_SINCE:
+        return min(numbers, default=_NEWEST)
+    return int(connection.execute(_FIRST_SINCE, (since,)).fetchone()[0])
 
 
 def _has_ended(connection: DriverConnection, seq: int) -> bool:

@@ -8,6 +8,7 @@ each line that is found is compared with the filter.
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from maitred.storage.database import DriverConnection
@@ -33,6 +34,8 @@ _KNOWN: Final = (
     " WHERE audit_terms.term = ? AND audit_terms.seq >= ? AND audit_terms.seq <= ?"
 )
 _MOST_TERMS: Final = 6
+_MOST_TERMS_KEPT: Final = 4_096
+"""The same few names are in most lines."""
 
 
 def _chosen(count: int) -> str:
@@ -63,6 +66,11 @@ def chosen_values(
 
 def term_of(field: str, value: object) -> int:
     """The term of a value: 63 bits, for a column of whole numbers."""
+    return _term(field, str(value))
+
+
+@lru_cache(maxsize=_MOST_TERMS_KEPT)
+def _term(field: str, value: str) -> int:
     data = f"{field}\0{value}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest()) >> 1
 

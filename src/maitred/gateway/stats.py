@@ -78,6 +78,7 @@ class UsageStatistics:
     def __init__(self, context: GatewayState, usage: UsageRecorder) -> None:
         self._context = context
         self._usage = usage
+        self._names: tuple[Snapshot | None, dict[ToolKey, str]] = (None, {})
 
     async def stats(self, days: int, *, raw_tokens: int) -> Stats:
         """The usage in the last `days` days.
@@ -113,9 +114,18 @@ class UsageStatistics:
         snapshot, calls = self._context.snapshot, await self._usage.calls(days)
         return SpendingStats(
             raw_tokens=raw_tokens,
-            calls={_name(snapshot, key): number for key, number in calls.items() if number},
+            calls={self._name(snapshot, key): number for key, number in calls.items() if number},
             spending=await self._usage.spending(days),
         )
+
+    def _name(self, snapshot: Snapshot, key: ToolKey) -> str:
+        """The name of a tool, kept for as long as the catalog is the same: pages ask for thousands."""
+        if self._names[0] is not snapshot:
+            self._names = (snapshot, {})
+        names = self._names[1]
+        if (name := names.get(key)) is None:
+            name = names[key] = _name(snapshot, key)
+        return name
 
     async def by_server(self, days: int, names: Collection[str], server: str = "") -> Mapping[str, Usage]:
         """Figures of some servers, or of one, in the last `days` days: those with calls, the most used first.
