@@ -39,6 +39,7 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "listen": SIGNAL,
     "watch": SIGNAL,
     "watch_held_calls": SIGNAL,
+    "watch_visibility": SIGNAL,
     "settled": SIGNAL,
     "warm": UPKEEP,
     "serving": UPKEEP,

@@ -110,6 +110,6 @@ async def test_a_tool_that_an_override_hides_stands_on_no_page(tmp_path: Path) -
 
     assert not [page for page in pages if "del_ord" in page]
     assert counted == [2]
-    assert "2." in pages[2]
+    assert "2 tools on 1 server" in pages[2]
     assert why == "is hidden by an override of the operator"
     assert f"not now: {why}" in told

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from tests.catalog.databases import execute
 
 from maitred.audit import hash_chain, line_index
@@ -18,6 +19,7 @@ from maitred.audit.log import AuditLog
 from maitred.audit.service import AuditService
 from maitred.config.settings import Audit
 from maitred.errors import StoreError
+from maitred.storage import migrate
 from maitred.storage.database import HEAD, Database, DriverConnection
 from maitred.storage.sqlite import SqliteDatabase
 
@@ -296,9 +298,10 @@ async def test_a_file_from_before_the_index_is_taken_over_although_a_process_was
     """Its lines are found at once. The process dies after the table was made, within the migration."""
     await write(database, STEP)
     expected = await answers(database)
-    execute(database.path, "DROP TABLE audit_terms")
-    execute(database.path, "DELETE FROM audit_ends WHERE name = 'indexed'")
-    execute(database.path, "UPDATE alembic_version SET version_num = '0006'")
+    with sa.create_engine(f"sqlite:///{database.path}").begin() as connection:
+        config = migrate._config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0006")
 
     killed(KILLED_WHILE_MIGRATING, database.path)
 
