@@ -57,6 +57,28 @@ def test_every_operation_is_described(description: Any) -> None:
             assert parameter["description"], (name, parameter["name"])
 
 
+def test_clients_that_ask_for_the_description_at_once_all_get_all_of_it(
+    tmp_path: Path, description: Any
+) -> None:
+    """It is made for the first of them, and refusals of a wrong token are added at last."""
+    answers: list[Any] = []
+
+    async def read() -> None:
+        async with opened(tmp_path, {"s": House("s", "t")}) as (_, client):
+
+            async def ask() -> None:
+                answers.append((await client.get("/api/openapi.json")).json())
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(ask)
+
+    anyio.run(read)
+
+    assert answers == 5 * [description]
+    assert "401" in description["paths"]["/api/v1/servers"]["get"]["responses"]
+
+
 def test_every_example_fits_its_schema(description: Any) -> None:
     """Whoever copies an example sends or expects the right thing."""
     for name, operation in operations(description):
