@@ -32,7 +32,7 @@ CLI: Mapping[str, Sequence[str]] = {
     "approve": ["approve x --yes", "calls list", "calls show x", "calls approve x --yes", "calls refuse x"],
     "audit": ["audit verify"],
     "grant": ["tokens list", "tokens revoke x"],
-    "configure": ["remove x", "categories --set x"],
+    "configure": ["remove x", "categories --set x", "allow list", "allow remove images x"],
 }
 """Commands that fail at once, or do little, if they are allowed."""
 
@@ -78,6 +78,7 @@ VIEWER_MAY: Mapping[str, str] = {
 EXAMPLES: Mapping[str, str] = {
     "serve": "serve --transport http",
     "add": "add x -- y",
+    "allow": "allow list",
     "import": "import --yes",
     "chain": "chain run x.py",
     "register": "register x.yaml",

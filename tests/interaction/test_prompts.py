@@ -43,7 +43,8 @@ async def test_the_prompts_of_maitred_guide_to_the_tools_and_tell_of_the_servers
     assert text_of(await call(client, "counter__add", {"a": 2, "b": 40})) == "42"
     overview, categories, steps = (await client.get_prompt("discover")).messages
     [status] = (await client.get_prompt("server_status")).messages
-    tools = sum(s["tools"] for s in json.loads(await read(client, "maitred://servers")) if not s["withheld"])
+    servers = json.loads(await read(client, "maitred://servers"))
+    tools = sum(server["tools"] for server in servers if not server.get("withheld"))
 
     assert [prompt.name for prompt in listed.prompts][: len(OWN)] == OWN
     assert attached(overview)[0] == "maitred://overview"

@@ -34,6 +34,7 @@ WhyNot = Callable[[Tool], str]
 MAX_NAMES = 10
 _POPULAR = 2
 _MAIN_SERVERS = 12
+_MOST_NEAR = 3
 _RETURNS_TOKENS = 200
 _WHY_TOKENS = 120
 _KEPT_PAGES = 2_000
@@ -358,7 +359,8 @@ class Menu:
 
     def _near_categories(self, name: str) -> list[str]:
         names = [category.name for category in self._context.categories]
-        return [f"category/{near}" for near in near_names(name, [*names, *self._context.subcategories])]
+        near = [*near_names(name, names), *near_names(name, self._context.subcategories)]
+        return [f"category/{one}" for one in near[:_MOST_NEAR]]
 
     def tasks(self) -> Sequence[str]:
         """The tasks of the tools: titles of categories, then use cases."""
