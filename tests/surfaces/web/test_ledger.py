@@ -96,3 +96,12 @@ async def test_a_page_follows_the_catalog_and_what_is_called(house: House) -> No
     assert "bank__pay_again" in with_another
     await house.gateway.call(ToolCall(name="shop__look_0", arguments={}), viewer=LOCAL_USER)
     assert await picture() != with_another
+
+
+async def test_a_catalog_that_is_listed_whole_is_neither_a_saving_nor_a_loss(house: House) -> None:
+    """As one with few tools, which agents get without a search."""
+    gateway, client = house.gateway, await house.person()
+    gateway.count_tools(gateway.visible_tools(LOCAL_USER), LOCAL_USER)
+    read = words_of((await client.get("/ui/")).text)
+    assert "at break-even: raw lists would have cost the same" in read
+    assert "saved, tokens 0" in read

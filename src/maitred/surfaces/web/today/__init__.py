@@ -82,7 +82,6 @@ def _saving(rows: Iterable[Spending]) -> dict[str, Any]:
         "spent": total_spent,
         "saved": total_raw - total_spent,
         "share": round(100 * (total_raw - total_spent) / total_raw) if total_raw else 0,
-        "is_loss": total_raw > 0 and total_spent >= total_raw,
     }
 
 
