@@ -10,6 +10,7 @@ import pytest
 from tests.surfaces.web.rig import House, opened, tool
 from tests.surfaces.web.test_call import words_of
 
+from maitred.errors import ToolNotFoundError
 from maitred.model.access import LOCAL_GRANT, LOCAL_USER, Grant, Viewer
 from maitred.model.tools import ToolCall
 
@@ -90,3 +91,14 @@ async def test_replay_lists_every_session_in_pages(house: House) -> None:
         older = re.search(r'href="([^"]+)" rel="next"', text)
         address = older[1].replace("&amp;", "&") if older else ""
     assert sorted(listed) == sorted(PRINCIPALS)
+
+
+async def test_a_call_of_a_tool_that_there_is_not_is_named_as_the_agent_called_it(tmp_path: Path) -> None:
+    """Its line has no tool and no server; so has that of one that is switched off."""
+    async with opened(tmp_path, {"shop": [tool("look")]}) as house:
+        with pytest.raises(ToolNotFoundError):
+            await house.gateway.call(ToolCall(name="shop__gone", arguments={}), viewer=OTHER)
+        await house.gateway.call(LOOK, viewer=OTHER)
+        [newest] = (await house.gateway.audit_lines(LOCAL_USER, limit=1)).lines
+        assert "shop__gone" in words_of(await page(house, "/ui/activity"))
+        assert "shop__gone" in words_of(await page(house, "/ui/replay", of=str(newest["seq"])))
