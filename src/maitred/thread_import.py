@@ -2,11 +2,13 @@
 
 Python locks each module while it loads. Two threads that load parts of one package at once may wait for each
 other, and then one of them sees a half-loaded module. So only one thread at a time imports here. The event
-loop imports nothing of such a package before the thread has loaded it.
+loop imports nothing of such a package before the thread has loaded it. A process forks only between two such
+imports: in its child there is no thread that would end one, so the locks would be held for ever.
 """
 
 import gc
 import importlib
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +16,15 @@ from typing import Final
 
 from anyio import to_thread
 
-_ONE_AT_A_TIME: Final = threading.Lock()
+_ONE_AT_A_TIME: Final = threading.RLock()
 _loaded: Final[set[str]] = set()
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(
+        before=_ONE_AT_A_TIME.acquire,
+        after_in_parent=_ONE_AT_A_TIME.release,
+        after_in_child=_ONE_AT_A_TIME.release,
+    )
 
 
 async def import_in_thread(*names: str) -> None:

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,18 @@ EVENTS = {
 Logs = Mapping[str, Sequence[Event]]
 
 
+@contextmanager
+def forking(command: Sequence[str]) -> "Iterator[subprocess.Popen[str]]":
+    """The process that forks; it ends with its children when the context is left, also by a failure."""
+    options: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, text=True, cwd=ROOT, start_new_session=True, **options)
+    with process:
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def test_a_gateway_that_is_killed_at_any_moment_loses_and_doubles_no_decision(tmp_path: Path) -> None:
     """At random, 50 times: what was told is there once, in order, and it alone decides what can be called.
 
@@ -50,15 +62,11 @@ def test_a_gateway_that_is_killed_at_any_moment_loses_and_doubles_no_decision(tm
     """
     random.seed(11)
     command = [sys.executable, "-m", "tests.faults.decider", str(tmp_path / "c.db")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
-    ) as process:
+    with forking(command) as process:
         witness = Witness(process, tmp_path / "c.db")
         for number in range(1, KILLS + 1):
             witness.watch(number, 1_000, lines=random.choice((0, 1, 2, 2, 3, 4, 5, 6)))
         witness.watch(KILLS + 1, 0)
-        assert process.stdin is not None
-        process.stdin.close()
 
     assert witness.killed == KILLS
     assert len(witness.decided) >= KILLS / 5
