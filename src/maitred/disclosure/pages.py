@@ -51,15 +51,15 @@ _INDEX_WORDS_TOKENS = 5
 class Summary:
     """A tool in a list: a call-ready line, or the same as JSON, of at most so many tokens.
 
-    `not_now` says that the tool makes no sense in the present state of its server. `returns` is the schema of
-    its answers, where that is known and shown. `usage` is more recent than the figures of the snapshot.
+    `not_now` says that the tool makes no sense in the present state of its server. `returns` finds the schema
+    of its answers, which only programs are shown. `usage` is more recent than the figures of the snapshot.
     """
 
     snapshot: Snapshot
     tool: Tool
     budget_tokens: int = views.LINE_TOKENS
     not_now: bool = False
-    returns: Any = None
+    returns: Callable[[], Any] = lambda: None
     usage: Usage | None = None
 
     @property
@@ -91,7 +91,7 @@ class Summary:
             "description": "",
             "parameters": {},
         }
-        if returns := views.returns(self.returns):
+        if returns := views.returns(self.returns()):
             entry["returns"] = returns
         if (figures := self.figures) is not None:
             entry["avg_latency_ms"] = round(figures.mean_ms, 1)

@@ -61,7 +61,8 @@ class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods):
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
-    count is in `TokenCounts`, and what needs the search or the use of tools is in `ToolSearch`.
+    count in `TokenCounts`, what needs the search or the use of tools in `ToolSearch`, and the allow list in
+    `AllowListMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:

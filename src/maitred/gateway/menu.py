@@ -6,6 +6,7 @@ It is computed once for each generation of the catalog and set of visible server
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 from maitred.calls.arguments import ArgumentChecker
@@ -271,7 +272,7 @@ class Menu:
                     tool=tool,
                     budget_tokens=share,
                     not_now=tool.key in hidden,
-                    returns=self._returns(tool)[0],
+                    returns=partial(self._answer_schema, tool),
                     usage=only.use_of(tool) if only else None,
                 )
                 for tool in shown
@@ -311,6 +312,9 @@ class Menu:
             return declared, "schema"
         seen = self._context.observations.of(tool)
         return (seen.returns, "answers") if seen and seen.returns else (None, "")
+
+    def _answer_schema(self, tool: Tool) -> Any:
+        return self._returns(tool)[0]
 
     def _returns_json(self, tool: Tool) -> Mapping[str, Any]:
         schema, by = self._returns(tool)

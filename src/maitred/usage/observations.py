@@ -147,10 +147,12 @@ class ToolObservations(anyio.AsyncContextManagerMixin):
 
     def _example(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
-            masked = self._mask(arguments)
-            return masked if len(json.dumps(masked)) <= _MAX_EXAMPLE_CHARS else None
+            if len(json.dumps(arguments)) > _MAX_EXAMPLE_CHARS:  # to look for secrets in it takes long
+                return None
+            masked: Mapping[str, Any] = self._mask(arguments)
         except (ValueError, TypeError, RecursionError):  # no JSON, or nested too deep
             return None
+        return masked
 
     def _put(self, key: ToolKey, seen: Observation) -> None:
         before = self._known.get(key)
