@@ -87,6 +87,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "curl": _curl(gateway, tool, arguments),
         "command": f"maitred call --args {shell(_json(arguments))} -- {shell(tool.name)}",
         "is_gone": bool(visit.query.text("run")) and done is None,
+        "held_s": gateway.settings.held_calls.wait_s if gateway.settings.held_calls.rules else 0,
     }
 
 
