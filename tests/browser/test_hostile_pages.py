@@ -3,9 +3,11 @@
 Source: issue 19, "30 hostile pages"; notes on WebMCP, which the browser enforces little of.
 """
 
+import time
 import unicodedata
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tests.support.chromium import Running, browser
 from tests.support.pages import House, house, tool_script
 from tests.support.web_site import Site, serve_site
 
+from maitred.browser.pages import watcher
 from maitred.errors import ArgumentsError
 from maitred.model.access import LOCAL_USER
 
@@ -276,7 +279,25 @@ async def test_a_page_that_registers_thousands_of_tools_a_second_disturbs_no_oth
         await one.open(web.page("storm", tool("fence"), storm))
         await one.do("query_elements", selector="script")  # the browser answers in between
         await one.open(web.page("calm", tool("calm")))
-        await one.until(lambda: set(one.known) == {f"{web.origin}#calm"})
+        await one.until(partial(one.knows_only, f"{web.origin}#calm"))
+
+
+async def test_a_page_that_was_left_since_it_reported_too_much_is_followed_by_one_that_is_heard(
+    tmp_path: Path, running: Running, web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the gateway has no time to read, events pile up, so it ends its session with the tab."""
+    storm = (
+        "setInterval(() => { for (let j = 0; j < 2000; j++) { const stop = new AbortController();"
+        f" {REGISTER}({{name: `s${{j}}`, description: 'x', {SAFE}}}, {{signal: stop.signal}})"
+        ".catch(() => 0); stop.abort(); } }, 1);"
+    )
+    monkeypatch.setattr(watcher, "_MOST_LATE", 500)
+    async with watched(tmp_path, running, web) as one:
+        for name in ("calm", "quiet"):  # the page after that has another session
+            await one.open(web.page(f"storm-{name}", tool("fence"), storm))
+            time.sleep(1)  # noqa: ASYNC251 - nothing is read meanwhile
+            await one.open(web.page(name, tool(name)))
+            await one.until(partial(one.knows_only, f"{web.origin}#{name}"))
 
 
 async def test_frames_and_pages_of_no_allowed_origin_are_not_listed(

@@ -68,6 +68,10 @@ class House:
         tools = self.gateway.snapshot.by_server.get("web", ())
         return {tool.key.name: tool.withheld for tool in tools}
 
+    def knows_only(self, name: str) -> bool:
+        """Whether the catalog has one page tool, of this name."""
+        return set(self.known) == {name}
+
     def names(self) -> set[str]:
         """The page tools that a client sees, by the names in their pages."""
         tools = self.gateway.visible_tools(LOCAL_USER)

@@ -39,7 +39,8 @@ _EVENTS_OF_OVERSIZE: Final = 1_000
 _EVENT_SIZE: Final = 1_000
 """So many characters count as one event more."""
 _MOST_LATE: Final = 10_000
-"""So many events after that end the session: a page that never rests takes no command to be quiet."""
+"""So many events after that end the session: a page that never rests takes no command to be quiet, and while
+the gateway is busy, they pile up. The next session with the tab hears of its next document only."""
 
 
 def _attaching(kind: str) -> Params:
@@ -65,6 +66,8 @@ class BrowserWatcher:
         self._background = background
         self._session = ""
         self._targets: dict[str, TargetWatcher] = {}
+        self._too_loud: dict[str, str] = {}
+        """Tabs that were left since they never rest, each with its document then; they are attached again."""
         self.ready = anyio.Event()
 
     async def run(self) -> None:
@@ -90,10 +93,18 @@ class BrowserWatcher:
             target = params["targetInfo"]["targetId"]
             own = params["sessionId"]
             self._targets[own] = watcher = TargetWatcher(self, own, frames_of(target), parent=session)
+            if target in self._too_loud:
+                watcher.mute(self._too_loud.pop(target))
             watcher.begin(is_waiting=params["waitingForDebugger"])
 
         def detached(params: Params) -> None:
-            if gone := self._targets.pop(params["sessionId"], None):
+            gone = self._targets.pop(params["sessionId"], None)
+            if gone is not None and gone.left_document is not None and session == self._session:
+                gone.end(_TOO_MUCH)
+                self._too_loud[gone.tab] = gone.left_document
+                again = {"targetId": gone.tab, "flatten": True}
+                self.browser.connection.post("Target.attachToTarget", again, session)
+            elif gone is not None:
                 gone.end(_CLOSED)
 
         self.browser.connection.on(session, "Target.attachedToTarget", attached)
@@ -143,7 +154,25 @@ class TargetWatcher:
         self._native = FrameTools()
         self._events = _events()
         self._is_heard = self._is_muted = False
+        self._document = self._muted_document = ""
+        self.left_document: str | None = None
+        """The document in it when its session was ended since that reports too much."""
         self.prepared = anyio.Event()
+
+    @property
+    def tab(self) -> str:
+        """The target of its tab."""
+        return self._frames.top
+
+    def mute(self, document: str) -> None:
+        """Do not hear a document of it; `document` is the browser's name for what loaded that."""
+        self._is_muted, self._late, self._muted_document = True, 0, document
+
+    def _load(self, document: str) -> None:
+        """A document is in it, of which it may be heard again."""
+        self._document = document
+        if self._is_muted and document != self._muted_document:
+            self._is_muted, self._events = False, _events()
 
     def begin(self, *, is_waiting: bool) -> None:
         """Listen to its events, and prepare it. One that waits runs on after that."""
@@ -171,15 +200,16 @@ class TargetWatcher:
     async def prepare(self, *, is_waiting: bool) -> None:
         """Learn the frames that there are, then look into those that are allowed."""
         connection = self._owner.browser.connection
-        if is_waiting:
-            await self._send_all(self._commands(is_waiting=True))
+        hear, *more = self._commands(is_waiting=is_waiting)
+        await self._send_all([hear, *more] if is_waiting else [hear])  # else a page that comes now is missed
         with suppress(CdpError, CdpTimeoutError, CdpClosedError):  # then it has no frames, or has gone
-            answer = await connection.send("Page.getFrameTree", {}, self._session)
-            self._present |= set(self._frames.learn(answer["frameTree"]))
-            if "parentId" not in answer["frameTree"]["frame"]:
-                self._owner.pages.leave_out(answer["frameTree"]["frame"].get("securityOrigin", ""))
+            tree = (await connection.send("Page.getFrameTree", {}, self._session))["frameTree"]
+            self._present |= set(self._frames.learn(tree))
+            if "parentId" not in tree["frame"]:
+                self._load(tree["frame"]["loaderId"])
+                self._owner.pages.leave_out(tree["frame"].get("securityOrigin", ""))
         if not is_waiting:
-            await self._send_all(self._commands(is_waiting=False))
+            await self._send_all(more)
         self._adjust()
         self.prepared.set()
 
@@ -240,10 +270,11 @@ class TargetWatcher:
         if self._is_muted:
             self._late += 1
             if self._late == _MOST_LATE:
+                self.left_document = self._muted_document
                 detaching = {"sessionId": self._session}
                 self._owner.browser.connection.post("Target.detachFromTarget", detaching, self._parent)
         elif self._events.take(events, now=time.monotonic()) > 0:
-            self._is_muted, self._late = True, 0
+            self.mute(self._document)
             self._adjust()
 
     # --- its frames ---------------------------------------------------------------------------------------
@@ -259,8 +290,7 @@ class TargetWatcher:
         self._present.add(frame["id"])
         self._frames.addresses[frame["id"]] = frame.get("securityOrigin", "")
         if "parentId" not in frame:  # another page
-            if self._is_muted:
-                self._is_muted, self._events = False, _events()
+            self._load(frame["loaderId"])
             self._expect_tools(frame["id"])
             self._owner.pages.leave_out(frame.get("securityOrigin", ""))
         self._adjust()
