@@ -75,11 +75,11 @@ class House:
 
 @asynccontextmanager
 async def open_house(
-    folder: Path, servers: Mapping[str, Mapping[str, Any]], **sections: Any
+    folder: Path, servers: Mapping[str, Mapping[str, Any]], *, serves: bool = False, **sections: Any
 ) -> AsyncIterator[House]:
-    """Open a gateway and wait until its servers are known."""
+    """Open a gateway, which may be one that serves clients, and wait until its servers are known."""
     with anyio.fail_after(SLOW_S * 2):
-        async with open_gateway(settings_for(folder, servers, **sections)) as gateway:
+        async with open_gateway(settings_for(folder, servers, **sections), serves=serves) as gateway:
             house = House(gateway)
             await house.known()
             yield house

@@ -185,12 +185,21 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     def _reconcile(self, owner: ServerTask) -> None:
         """Start a server that should run and does not."""
-        if self.is_owner(owner) and self.keeps(owner):
+        if self.is_owner(owner) and (self.keeps(owner) or self.mends(owner)):
             owner.keep()
 
     def keeps(self, owner: ServerTask) -> bool:
         """Whether a server should run even if no call needs it."""
         return self._keeps_running and not owner.key and desired_state(owner.spec) == "running"
+
+    def mends(self, owner: ServerTask) -> bool:
+        """Whether a server is tried again by itself after a failure, until it runs; calls start the others.
+
+        Of one that vanished it is soon known whether it comes back. One that failed often stays out of the
+        lists until it does.
+        """
+        is_ours = self._keeps_running and not owner.key and owner.spec.usable
+        return is_ours and (owner.has_vanished or owner.has_failed_often)
 
     def note_failing(self, owner: ServerTask) -> None:
         """Look at an owner whenever it is asked whose calls are refused; see `refused`."""

@@ -142,6 +142,10 @@ class PoolServices(Protocol):
         """Whether its server should run even if no call needs it."""
         ...
 
+    def mends(self, owner: "ServerTask") -> bool:
+        """Whether its server is tried again after a failure even if no call needs it."""
+        ...
+
     def note_failing(self, owner: "ServerTask") -> None:
         """It has failed, so calls to its server may be refused from now on."""
         ...
@@ -237,18 +241,27 @@ class ServerTask:
     def refuses(self) -> bool:
         """Whether calls fail at once with the reason of the last failure.
 
-        A server that the pool keeps running refuses calls until a start succeeds. Otherwise each attempt
-        would change the lists.
+        A server that the pool starts again by itself refuses calls until a start succeeds. Otherwise each
+        attempt would change the lists.
         """
         if self.is_given_up or self._breaker.is_open(time.monotonic()):
             return True
-        failed_often = self._breaker.failures >= supervision.BREAKER_AT
-        return failed_often and self.connection is None and self._pool.keeps(self)
+        return self.has_failed_often and self.connection is None and self._pool.mends(self)
 
     @property
     def has_failed(self) -> bool:
         """Whether it has failed since it last ran well; only then may it refuse calls."""
         return self.is_given_up or self._breaker.failures > 0
+
+    @property
+    def has_failed_often(self) -> bool:
+        """Whether it has failed so often in a row that its circuit breaker opened."""
+        return self._breaker.failures >= supervision.BREAKER_AT
+
+    @property
+    def has_vanished(self) -> bool:
+        """Whether it ran once and has failed since."""
+        return self.health.starts > 0 and self._breaker.failures > 0
 
     @property
     def is_given_up(self) -> bool:
@@ -545,7 +558,8 @@ class ServerTask:
             return
         now = time.monotonic()
         self._breaker = self._breaker.failed(now=now, ran_s=None if started is None else now - started)
-        self._fault = ending if supervision.counts(ending) else None
+        is_trial = started is None and self._pool.mends(self) and not self._pool.keeps(self)
+        self._fault = ending if supervision.counts(ending) and not is_trial else None
         why = self._restarts.why_given_up(self._pool.supervision, ending, now=now)
         if why and self.key:
             self._breaker = self._breaker.rested(now=now, for_s=self._pool.supervision.window_s)
