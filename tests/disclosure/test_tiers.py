@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.disclosure.tiers import hot_list, level, standings, tier_score
+from maitred.disclosure.tiers import hot_list, level, plain_score, standings, tier_score
 from maitred.model.categories import Placement
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ToolStanding, Usage
@@ -217,3 +217,17 @@ def test_more_pins_than_places_are_cut_at_15() -> None:
     tools = [tool("s", f"{n:02}") for n in range(20)]
 
     assert hot_list(tools, {}, [each.key for each in tools]) == tools[:15]
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (Usage(), 0),
+        (Usage(calls=1, mean_ms=0, calls_7d=1, calls_30d=1), 0.60),
+        (Usage(calls=5_000, errors=500, mean_ms=250, calls_7d=1_000, calls_30d=4_000), 0.65),
+        (Usage(calls=50_000, mean_ms=2_000, calls_7d=0, calls_30d=50_000), 0.70),
+    ],
+)
+def test_the_plain_score_is_that_of_the_document(usage: Usage, expected: float) -> None:
+    """0.4 of the popularity, 0.3 of the successes, 0.2 of the speed, 0.1 of the recency."""
+    assert plain_score(usage) == expected

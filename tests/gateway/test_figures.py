@@ -4,18 +4,21 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.gateway.rig import Upstream, call, opened, settings_of
 from tests.support.viewers import agent
+from tests.support.waiting import eventually
 
-from maitred.config.settings import Settings
+from maitred.config.settings import Disclosure, Settings
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
+from maitred.model.usage import Score
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +90,32 @@ async def test_tiers_that_come_out_the_same_are_no_news(tmp_path: Path) -> None:
 
     assert heard == []
     assert gateway.snapshot.generation == generation
+
+
+async def test_a_gateway_that_is_never_idle_computes_its_tiers_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour after they were due: else the menu of a busy gateway would show the use of its first day."""
+    monkeypatch.setattr("maitred.gateway.stats._CHECK_S", 0.01)
+    monkeypatch.setattr("maitred.gateway.stats._QUIET_S", float("inf"))
+    monkeypatch.setattr("maitred.gateway.stats._LATEST_S", 0.05)
+    async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
+        await call(gateway, "files__tool_29")
+        await eventually(lambda: hot(gateway)[0] == "tool_29")
+
+
+async def test_the_operator_chooses_the_formula_of_the_score(tmp_path: Path) -> None:
+    """One quick call scores well by plain shares, and proves little otherwise. Source: document 003."""
+    scores: dict[str, float] = {}
+    formulas: tuple[Score, ...] = ("smoothed", "plain")
+    for score in formulas:
+        settings = replace(settings_of(tmp_path, "files"), disclosure=Disclosure(score=score))
+        async with opened(settings, Upstream("files", TOOLS)) as gateway:
+            key = ToolKey(server="files", name=f"tool_2{len(scores)}")
+            await call(gateway, f"files__{key.name}")
+            standings = await gateway.update_tiers(LOCAL_USER)
+            scores[score] = standings[key].score
+    assert scores["plain"] > scores["smoothed"] + 0.15
 
 
 async def test_tiers_are_computed_once_a_day(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from maitred.model.access import Role
 from maitred.model.categories import Category, MendingChoice, ToolChoice
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
+from maitred.model.usage import Score
 
 Seconds = Annotated[float, Gt(0), Le(31_536_000)]
 Mode = Literal["auto", "menu", "all", "categories"]
@@ -45,7 +46,7 @@ class Disclosure:
 
     Budgets are in o200k tokens; `model_family` names models that need more tokens for the same text. With
     `real_examples`, the details of a tool show the arguments of one real call, with masked secrets, to every
-    caller who may see the tool.
+    caller who may see the tool. `score` is the formula by which use makes a tool hot.
     """
 
     mode: Mode = "auto"
@@ -53,6 +54,7 @@ class Disclosure:
     break_even_tokens: Annotated[int, Ge(0)] = 4_000
     first_list_wait_s: Annotated[float, Ge(0), Le(3_600)] = 10.0
     real_examples: bool = False
+    score: Score = "smoothed"
 
 
 @dataclass(frozen=True, kw_only=True)

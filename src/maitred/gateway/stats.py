@@ -1,9 +1,9 @@
 """How tools are used: figures by tool, server and principal, the tiers from them, and the token ledger.
 
 The gateway computes tiers once a day, when it opens or after it was idle for a while, so that the menu does
-not change under a reader. `maitred tiers update` computes them at once. The ledger has what finding tools
-cost a principal today, and what the raw list would have cost. It estimates tokens (an upper bound, see
-`maitred.disclosure.budget`), and no request waits for its writes.
+not change under a reader; if it is never idle, an hour later. `maitred tiers update` computes them at once.
+The ledger has what finding tools cost a principal today, and what the raw list would have cost. It estimates
+tokens (an upper bound, see `maitred.disclosure.budget`), and no request waits for its writes.
 """
 
 import time
@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 _AGE: Final = timedelta(days=1)
 _QUIET_S: Final = 600.0
+_LATEST_S: Final = 3_600.0
 _CHECK_S: Final = 60.0
 
 
@@ -146,7 +147,8 @@ class UsageStatistics:
         Raises:
             StoreError: Usage cannot be read, or standings cannot be written.
         """
-        found = standings(await self._usage.usage(WINDOW_DAYS))
+        score = self._context.settings.disclosure.score
+        found = standings(await self._usage.usage(WINDOW_DAYS), score)
 
         async def planned(snapshot: Snapshot) -> Change:
             known = {key: standing for key, standing in found.items() if key in snapshot.by_key}
@@ -176,10 +178,18 @@ class UsageStatistics:
             log.warning("the tiers cannot be computed", reason=error.reason)
 
     async def keep_up(self) -> None:
-        """Compute the tiers daily, after ten minutes without a request; never returns."""
+        """Compute the tiers daily, after ten minutes without a request; never returns.
+
+        A gateway that has none for an hour computes them all the same.
+        """
+        due_since = None
         while True:
             await anyio.sleep(_CHECK_S)
-            if self.due and time.monotonic() - self._usage.active_at > _QUIET_S:
+            now = time.monotonic()
+            due_since = (due_since or now) if self.due else None
+            if due_since is not None and (
+                now - self._usage.active_at > _QUIET_S or now - due_since >= _LATEST_S
+            ):
                 await self.update_if_due()
 
 

@@ -12,6 +12,8 @@ _AGE = re.compile(r"([0-9]{1,5})([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 Level = Literal["hot", "warm", "standard", "cold"]
+Score = Literal["smoothed", "plain"]
+"""A formula for the score of a tool; see `maitred.disclosure.tiers`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
