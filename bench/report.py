@@ -13,6 +13,7 @@ from bench.chains import INNER, OURS, PEER, Chains
 from bench.churn import Churn
 from bench.faults import Faults
 from bench.growth import CHANGED, Growth, Took
+from bench.hits import EDITS, Hits
 from bench.machine import Machine
 from bench.output import Output
 from bench.page_tokens import PageTokens
@@ -252,6 +253,15 @@ def show_tiers(out: Output, tiers: Tiers) -> None:
     show_failures(out, tiers.failures)
 
 
+def show_hits(out: Output, hits: Hits) -> None:
+    rows = [(one.tier, f"{one.read:,}", f"{one.share:.1%}", f"{one.aim:.0%}") for one in hits.tiers]
+    caption = (
+        f"{hits.tools:,} tools of the {hits.corpus} corpus; one reader, the n-th page of a tier 1/n as often"
+        f" as its first; {EDITS} edits of the configuration meanwhile, each of which empties the cache"
+    )
+    out.table("pages from the cache", ("tier", "pages read", "from the cache", "wanted"), rows, caption)
+
+
 def _figures(found: Found) -> str:
     return f"{_share(found.recall_at_5)} / {_share(found.ndcg_at_10)}"
 
@@ -406,6 +416,7 @@ SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "quality": show_quality,
     "ablation": show_ablation,
     "tiers": show_tiers,
+    "hits": show_hits,
     "chains": show_chains,
     "churn": show_churn,
     "faults": show_faults,

@@ -50,6 +50,24 @@ async def test_an_unchanged_page_is_not_sent_again(tmp_path: Path, path: str) ->
         assert (await revalidated(client, path, '"other"')).content == first.content
 
 
+async def test_metrics_say_how_often_a_page_came_from_the_cache(tmp_path: Path) -> None:
+    """By route; a change of the catalog has each page made again. Source: document 003, hit rates."""
+    shelf = House("shelf", "read")
+    async with opened(tmp_path, {"shelf": shelf}) as (gateway, client):
+        for path in ("tools/hot", "tools/hot", "tools/hot", "tools/category/data"):
+            await client.get(f"{API}/{path}")
+        shelf.tools.append("write")
+        await gateway.sync(["shelf"], viewer=LOCAL_USER)
+        await client.get(f"{API}/tools/hot")
+        text = (await client.get("/metrics")).text
+    counted = [line for line in text.splitlines() if line.startswith("maitred_pages_total")]
+    assert counted == [
+        f'maitred_pages_total{{cache="miss",route="{API}/tools/hot"}} 2.0',
+        f'maitred_pages_total{{cache="hit",route="{API}/tools/hot"}} 2.0',
+        f'maitred_pages_total{{cache="miss",route="{API}/tools/category/{{name}}"}} 1.0',
+    ]
+
+
 async def test_a_page_changes_when_the_tools_do(tmp_path: Path) -> None:
     """A client that revalidates never misses a change."""
     shelf = House("shelf", "read")

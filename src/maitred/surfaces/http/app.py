@@ -53,7 +53,7 @@ def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
 
 def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:
     """The API alone; with `guarded`, its description says that a token is required, not optional."""
-    pages = Pages(gateway)
+    pages = Pages(gateway, on_use=metrics.page_used)
     app = FastAPI(
         title="maitred",
         version=__version__,

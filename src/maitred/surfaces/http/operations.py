@@ -66,6 +66,10 @@ class Metrics:
             ["server", "cause"],
             registry=registry,
         )
+        self._pages = Counter(
+            "maitred_pages", "Pages of the menu, answered from the cache or made.", ["route", "cache"],
+            registry=registry,
+        )  # fmt: skip
         gateway.watch(self._called)
         gateway.watch_visibility(lambda server, cause: self._visibility.labels(server, cause).inc())
 
@@ -79,6 +83,10 @@ class Metrics:
         if not ok:
             errors.inc()
         seconds.observe(elapsed_s)
+
+    def page_used(self, route: str, cache: str) -> None:
+        """Count a page of the menu: a `hit` in the cache, or a `miss`."""
+        self._pages.labels(route, cache).inc()
 
     def requested(self, route: str, status: int) -> None:
         """Count a request that is being answered."""

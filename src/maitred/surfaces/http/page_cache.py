@@ -52,6 +52,10 @@ class _EncodedPage:
         await send({"type": "http.response.body", "body": body})
 
 
+def _path_of(route: Any) -> str:
+    return str(getattr(route, "path", ""))
+
+
 def _key(scope: Scope) -> _Key:
     return viewer_in(scope).grant, scope["path"], scope["query_string"]
 
@@ -81,10 +85,21 @@ class CachedApp:
 
 
 class Pages:
-    """Pages as they were sent, by path and query; bounded in number and bytes."""
+    """Pages as they were sent, by path and query; bounded in number and bytes.
 
-    def __init__(self, gateway: Gateway, *, max_bytes: int = _MAX_BYTES, max_pages: int = _MAX_PAGES) -> None:
+    `on_use` is called with the path of a route, and `hit` if its page was there, else `miss`.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        max_bytes: int = _MAX_BYTES,
+        max_pages: int = _MAX_PAGES,
+        on_use: Callable[[str, str], None] = lambda *_: None,
+    ) -> None:
         self._gateway = gateway
+        self._on_use = on_use
         self._max_bytes = max_bytes
         self._max_pages = max_pages
         # no LRUCache: there are two bounds, and a map in C is quicker where a page is sent in microseconds
@@ -118,6 +133,7 @@ class Pages:
             if page is not None and page.at in (None, self._servers):
                 self._kept.move_to_end(key)
                 scope["route"] = page.route
+                self._on_use(_path_of(page.route), "hit")
                 await page.send(scope, send)
                 return True
         return False
@@ -149,6 +165,7 @@ class Pages:
         )
         if keep:
             self._keep(_key(scope), page)
+            self._on_use(_path_of(page.route), "miss")
         return _PageResponse(page)
 
     def _keep(self, key: _Key, page: _EncodedPage) -> None:
