@@ -36,6 +36,7 @@ from bench import (
     start,
     tiers,
     tokens,
+    usage,
     web,
 )
 from bench.logs import quiet
@@ -54,6 +55,7 @@ BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "tokens": tokens.measure,
     "quality": quality.measure,
     "ablation": ablation.measure,
+    "usage": usage.measure,
     "tiers": tiers.measure,
     "hits": hits.measure,
     "chains": chains.measure,

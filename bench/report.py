@@ -22,6 +22,7 @@ from bench.quality import Found, Quality
 from bench.start import YARDSTICK, Starts
 from bench.tiers import CLIENTS, EVERY_S, Tiers
 from bench.tokens import Tokens
+from bench.usage import Lift, UsageLift
 from bench.values import Failure, Skipped, Spread
 from bench.web import MOST_BYTES, MOST_MS, WebPages
 from bench.wire import VERSIONS
@@ -231,6 +232,24 @@ def show_ablation(out: Output, ablation: Ablation) -> None:
     _show_skipped(out, ablation.skipped)
 
 
+def show_usage(out: Output, usage: UsageLift) -> None:
+    rows = [
+        (one.name, f"{one.calls:,}", *(text for lift in (one.called, one.others) for text in _lifted(lift)))
+        for one in usage.sets
+    ]
+    heads = ("set", "calls", "of called tools", "R@5", "with use", "of others", "R@5", "with use")
+    caption = (
+        "the n-th tool of a random order is called 1/n as often as the first; a query of a called tool counts"
+        " as often as its tool is likely to be called"
+    )
+    out.table("what use brings to search", heads, rows, caption)
+    _show_skipped(out, usage.skipped)
+
+
+def _lifted(lift: Lift) -> tuple[str, str, str]:
+    return f"{lift.queries:,}", f"{lift.before:.1%}", f"{lift.after:.1%}"
+
+
 def show_tiers(out: Output, tiers: Tiers) -> None:
     rows = [
         (
@@ -415,6 +434,7 @@ SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "tokens": show_tokens,
     "quality": show_quality,
     "ablation": show_ablation,
+    "usage": show_usage,
     "tiers": show_tiers,
     "hits": show_hits,
     "chains": show_chains,

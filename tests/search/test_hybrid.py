@@ -10,6 +10,7 @@ from tests.catalog.makers import raw, snapshot_of
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import RawTool, ToolKey
 from maitred.search.index import HybridIndex
+from maitred.search.prior import usage_prior
 from maitred.search.results import EmbeddedQuery, Filter, SearchHits
 
 WEATHER = raw("weather", "get_forecast", description="The weather of the coming days for a city.")
@@ -178,7 +179,7 @@ def test_a_server_with_many_like_tools_leaves_room_for_others() -> None:
 
 
 def test_among_equals_the_tool_that_was_used_comes_first() -> None:
-    """Usage decides between equals and never lifts a tool above a better one."""
+    """Usage decides between equals and never lifts a tool above a much better one."""
     tools = [raw("a", "send_mail_one"), raw("b", "send_mail_two")]
     index = index_of(*TOOLS, *tools)
     index.used(ToolKey(server="b", name="send_mail_two"))
@@ -187,6 +188,22 @@ def test_among_equals_the_tool_that_was_used_comes_first() -> None:
 
     assert search(index, "send mail")[:2] == ["b__send_mail_two", "a__send_mail_one"]
     assert search(index, "issue of the weather service repository")[0] != "weather__get_forecast"
+
+
+def test_a_tool_that_was_called_often_goes_before_one_that_fits_a_little_better() -> None:
+    """The more of all calls are its own, the more; one call among many is little evidence."""
+    better, other = "a__send_mail", "b__send_mail_message"
+    tools = [
+        raw("a", "send_mail", description="Send a mail."),
+        raw("b", "send_mail_message", description="Send mail."),
+    ]
+    index = index_of(*TOOLS, *tools)
+    assert search(index, "send a mail")[:2] == [better, other]
+    index.remember({tools[1].key: 500})
+    assert search(index, "send a mail")[:2] == [other, better]
+    assert usage_prior(1, 1_000) < usage_prior(10, 1_000) < usage_prior(100, 1_000) < usage_prior(100, 100)
+    assert usage_prior(0, 1_000) == 0
+    assert usage_prior(1_000_000, 1_000_000) == pytest.approx(0.1)
 
 
 def test_an_empty_phrase_finds_nothing() -> None:

@@ -1,5 +1,6 @@
 """Search as the gateway uses it: the index in threads, vectors in the background, a cache of answers."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -42,7 +43,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         self._mode = mode
         self._hybrid: HybridIndex | None = None
         self._supplied_generation = -2
-        self._used_tools: set[ToolKey] = set()
+        self._used_tools: Counter[ToolKey] = Counter()
         self._embedding = BackgroundVectors(make_embedder if mode != "lexical" else lambda: None, cache)
         self._reranker = reranker
         self._results: TTLCache[object, tuple[SearchHits, str]] = TTLCache(_CACHED_RESULTS, _CACHED_S)
@@ -68,7 +69,8 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
 
         self._hybrid = self._hybrid or HybridIndex(mode=self._mode)
         self._hybrid.update(snapshot)
-        self._hybrid.remember({key: one.usage.calls for key, one in snapshot.standings.items()})
+        standings = snapshot.standings.items()
+        self._hybrid.remember({key: one.usage.calls - one.usage.errors for key, one in standings})
 
     @property
     def _index(self) -> "HybridIndex":
@@ -86,11 +88,11 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         return self._embedding.semantics
 
     def used(self, key: ToolKey) -> None:
-        """Record a successful call of a tool, which then comes first among equals."""
+        """Record a successful call of a tool, which lifts it in rankings; answers from before go in time."""
         if self._hybrid is not None:
             self._hybrid.used(key)
-        if key not in self._used_tools:
-            self._used_tools.add(key)
+        self._used_tools[key] += 1
+        if self._used_tools[key].bit_count() == 1:  # 1, 2, 4, 8 … calls
             self._results.clear()
 
     def nearest(self, name: str, snapshot: Snapshot) -> list[str]:

@@ -20,6 +20,7 @@ from maitred.search.dense import EXACT_ROWS, VectorIndex
 from maitred.search.explain import RankingReader, ReadWord, folded_into
 from maitred.search.fusion import Ranking, fold, fuse, merge, only_vectors, spread
 from maitred.search.lexical import LexicalIndex, LexicalScores
+from maitred.search.prior import usage_prior
 from maitred.search.reasons import Cause, ExpectedTool, HitReasons, PhraseReasons
 from maitred.search.results import FAIR, EmbeddedQuery, Filter, Hit, Mode, SearchHits
 from maitred.search.rows import Mask, Rows
@@ -27,7 +28,6 @@ from maitred.search.tokenize import normalise_name, query_terms, query_words_by_
 
 _MAX_TERMS = 48
 _MORE = 15  # hits beyond the limit, from which tools of other servers may move up
-_USAGE_WEIGHT = 0.02
 _CERTAIN = 2.0
 _COMPACT_AT = 512
 _TOGETHER = 2_048
@@ -46,6 +46,7 @@ class HybridIndex:
         self._exact_rows = exact_rows
         self._calls: dict[ToolKey, int] = {}
         self._stored_calls: Mapping[ToolKey, int] = {}
+        self._of_all = 0
         self._snapshot = Snapshot(generation=-2)
         self._clear()
 
@@ -142,12 +143,14 @@ class HybridIndex:
             return {digest.hex() for digest in self._digests.values()}
 
     def used(self, key: ToolKey) -> None:
-        """Record a successful call of a tool, which then comes first among equals. Does not block."""
+        """Record a successful call of a tool, which lifts it in rankings. Does not block."""
         self._calls[key] = self._calls.get(key, 0) + 1
+        self._of_all += 1
 
     def remember(self, calls: Mapping[ToolKey, int]) -> None:
         """Set the stored call counts of tools; calls of this process count beside them."""
         self._stored_calls = dict(calls)
+        self._of_all = sum(self._calls.values()) + sum(calls.values())
 
     # Searches.
 
@@ -315,7 +318,7 @@ class HybridIndex:
             score = 0.0 if place is None else float(ranking.scores[place])
             confidence = 1.0 if row in server_rows else float(ranking.confidences[places[row]])
             calls = self._calls.get(tools[row].key, 0) + self._stored_calls.get(tools[row].key, 0)
-            prior = _USAGE_WEIGHT * (1 - 1 / (1 + calls))
+            prior = usage_prior(calls, self._of_all)
             hits.append(
                 Hit(tool=tools[row], score=score + prior + (row in server_rows), confidence=confidence)
             )
