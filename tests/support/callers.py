@@ -5,6 +5,7 @@ from typing import Any
 
 from maitred.errors import CallerRefusedError
 from maitred.model.asking import check_askable
+from maitred.model.held_calls import HeldCall
 from maitred.model.sharing import NO_SHARER
 
 ALL: Mapping[str, Any] = {
@@ -39,6 +40,7 @@ class Answering:
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.reports: list[tuple[float, float | None, str | None]] = []
         self.logs: list[Mapping[str, Any]] = []
+        self.noted: list[HeldCall] = []
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         check_askable(method, params, self.capabilities)
@@ -56,6 +58,9 @@ class Answering:
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         self.asked.append((method, params))
+
+    def note_held(self, call: HeldCall) -> None:
+        self.noted.append(call)
 
 
 class Reporting(Answering):

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Supervision
 from maitred.model.asking import check_askable
+from maitred.model.held_calls import HeldCall
 from maitred.model.resources import Offer
 from maitred.model.servers import EraChoice, FaultCode, Health, ServerFacts, ServerSpec, State
 from maitred.model.sharing import NO_SHARER, Instance, Sharer, Sharing
@@ -86,9 +87,13 @@ class Caller(Protocol):
         """Send the client a notification of the server about an earlier question, also after the request."""
         ...
 
+    def note_held(self, call: HeldCall) -> None:
+        """Note that a call of the request waits for a person, or by its `state` that it waits no more."""
+        ...
 
-class _Unasked:
-    """See `NOT_ASKED`."""
+
+class UnaskedCaller:
+    """A caller that can answer nothing, and wants to hear nothing."""
 
     key = ""
     principal = ""
@@ -99,18 +104,25 @@ class _Unasked:
     wants_progress = False
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Refuse; see `Caller`."""
         check_askable(method, params, self.capabilities)
         raise AssertionError(method)  # no method can be asked without a capability
 
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Dropped."""
 
-    async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None: ...
+    async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None:
+        """Dropped."""
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None: ...
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Dropped."""
+
+    def note_held(self, call: HeldCall) -> None:
+        """Dropped."""
 
 
-NOT_ASKED: Final[Caller] = _Unasked()
-"""A caller that can answer nothing, such as the HTTP API and the command line."""
+NOT_ASKED: Final[Caller] = UnaskedCaller()
+"""The caller of the HTTP API and the command line."""
 
 Resolve = Callable[[str], str]
 """Replaces the references in a configuration value; see `maitred.config.interpolate`."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maitred.backends.base import Caller
+from maitred.model.held_calls import HeldCall
 from maitred.model.sharing import Sharer
 
 
@@ -68,6 +69,10 @@ class ForwardingCaller:
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification about a question; see `Caller`."""
         await self._caller.notify(method, params)
+
+    def note_held(self, call: HeldCall) -> None:
+        """Note a call that waits for a person; see `Caller`."""
+        self._caller.note_held(call)
 
 
 def client_of(caller: Caller) -> Caller:

@@ -14,6 +14,7 @@ from maitred.backends.base import Caller
 from maitred.backends.forwarding_caller import ForwardingCaller
 from maitred.errors import CallerRefusedError
 from maitred.model.asking import check_askable
+from maitred.model.held_calls import HeldCall
 from maitred.model.sharing import NO_SHARER
 from maitred.model.tasks import RELATED_KEY
 
@@ -115,3 +116,6 @@ class QuestionKeeper:
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Dropped: the client looks for the state of the task."""
+
+    def note_held(self, call: HeldCall) -> None:
+        """Dropped: a call is held before its task begins."""

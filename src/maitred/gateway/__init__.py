@@ -6,7 +6,7 @@ To add an ability, write its service and a method of `Gateway`, or of `Operation
 """
 
 from maitred.audit.service import REQUEST_KEY, AuditService, known_id
-from maitred.backends.base import NOT_ASKED, Caller
+from maitred.backends.base import NOT_ASKED, Caller, UnaskedCaller
 from maitred.backends.forwarding_caller import ForwardingCaller
 from maitred.calls.answer import Answer
 from maitred.catalog.snapshot import Snapshot
@@ -65,6 +65,7 @@ __all__ = [
     "ToolPage",
     "TrialExplanation",
     "TrialText",
+    "UnaskedCaller",
     "ViewerTasks",
     "exact_text",
     "known_id",

@@ -265,6 +265,7 @@ class HeldCallService:
         waiter = self._inbox.enter(held)
         try:
             await self._begin(call, waiter)
+            call.caller.note_held(held)
             with call.chain.paused() if call.chain else nullcontext():
                 async with Background() as background:
                     background.start(self._ask, call, held)
@@ -276,6 +277,7 @@ class HeldCallService:
                 waiter.settle((await self._store.states([held.id])).get(held.id, "expired"))
         finally:
             self._inbox.exit(waiter)
+            call.caller.note_held(replace(held, state=waiter.state))
             self._announce()
         if waiter.state not in ("approved", "used") or not await self._store.use(held.id):
             raise CallNotApprovedError(held.name, await self._why_not(held))

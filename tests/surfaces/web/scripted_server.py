@@ -1,11 +1,14 @@
 """A stdio server that publishes what a file says; run as `python -I -S scripted_server.py FILE`.
 
 The file is JSON with `tools`, `instructions` and `stderr` (lines to write at the start). It is read again for
-each list, so a test changes the server by writing the file. Standard library only.
+each list, so a test changes the server by writing the file. A call of the tool `wait` is answered as soon as
+there is the file that its argument names. Standard library only.
 """
 
 import json
+import os
 import sys
+import time
 from typing import Any
 
 Json = dict[str, Any]
@@ -31,6 +34,8 @@ def answer(method: str, params: Json) -> Json | None:
             return {"tools": script()["tools"]}
         case "tools/call":
             arguments = params.get("arguments") or {}
+            while params.get("name") == "wait" and not os.path.exists(arguments["file"]):  # noqa: PTH110  # as above
+                time.sleep(0.02)
             text = arguments["text"] if params.get("name") == "echo" else json.dumps(arguments)
             return {"content": [{"type": "text", "text": text}], "isError": params.get("name") == "fail"}
         case "ping":

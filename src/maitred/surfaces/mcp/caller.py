@@ -20,6 +20,7 @@ from maitred.errors import CallerRefusedError
 from maitred.gateway.authorization import askable
 from maitred.model.access import Viewer
 from maitred.model.asking import LIST_ROOTS, check_askable
+from maitred.model.held_calls import HeldCall
 from maitred.model.log_levels import DEFAULT_LEVEL
 from maitred.model.sharing import sharer_of
 from maitred.surfaces.mcp.client_keys import key_of
@@ -126,6 +127,9 @@ class HandshakeCaller:
         channel = self._link if self._link.can_send_request else self._connection.outbound
         await channel.notify(method, params)
 
+    def note_held(self, call: HeldCall) -> None:
+        """Dropped: the gateway asks the client, or reports progress to it."""
+
 
 class StatelessCaller:
     """A client of the stateless era, which says with each request what it can answer.
@@ -178,6 +182,9 @@ class StatelessCaller:
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Dropped: its revision has no notifications about questions."""
+
+    def note_held(self, call: HeldCall) -> None:
+        """Dropped: the gateway asks the client, or reports progress to it."""
 
 
 def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:

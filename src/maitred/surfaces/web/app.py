@@ -5,13 +5,15 @@ percent-encoded form, because names of servers and tools may contain slashes.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+import anyio
 import structlog
+from anyio.abc import TaskGroup
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
@@ -19,6 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from maitred.background import Background
 from maitred.errors import MaitredError
 from maitred.model.access import Grant, RefusedAccess, Viewer
 from maitred.surfaces.error_status import status_of
@@ -32,6 +35,7 @@ from maitred.surfaces.web.screen import (
     ScreenPage,
     Visit,
     WebScreen,
+    WorkAfter,
     url_of,
 )
 from maitred.surfaces.web.screens import SCREENS
@@ -46,6 +50,8 @@ _MAX_FIELDS: Final = 5_000
 _MOST_STREAMS: Final = 200
 _MOST_STREAMS_EACH: Final = 10
 _POSITION: Final = re.compile(r"[0-9a-f]{8}-[0-9]{1,20}")
+_END_S: Final = 3.0
+"""How long what goes on after its form may take when the gateway ends: less than requests have."""
 _COOKIE: Final = "maitred_ui"
 _HOME: Final = f"{BASE}/"
 _LIVE: Final = "maitred-live"
@@ -134,6 +140,47 @@ class _Outermost:
             if is_begun:
                 raise
             await self._broken(Request(scope))(scope, receive, guarded)
+
+
+class _LastingResponse(Response):
+    """An answer that is sent while tasks go on, which have the task of the request for their owner.
+
+    The connection is free for other requests as soon as the answer is sent. When the gateway ends, the tasks
+    have a moment, as requests have.
+    """
+
+    def __init__(self, make: Callable[[TaskGroup], Awaitable[Response]], web: WebState) -> None:
+        self._make = make
+        self._web = web
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._web.acting += 1
+        try:
+            async with Background() as background, anyio.create_task_group() as tasks:
+                background.start(self._cancel_at_end, tasks.cancel_scope)
+                response = await self._make(tasks)
+                await response(scope, receive, send)
+        finally:
+            self._web.acting -= 1
+
+    async def _cancel_at_end(self, tasks: anyio.CancelScope) -> None:
+        await self._web.ending.wait()
+        await anyio.sleep(_END_S)
+        tasks.cancel()
+
+
+class _TasksAfter:
+    """What goes on after an action; see `WorkAfter`."""
+
+    def __init__(self, tasks: TaskGroup, web: WebState) -> None:
+        self._tasks = tasks
+        self._web = web
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._tasks.start_soon(work)
+
+    def mark(self, *fragments: str) -> None:
+        self._web.changes.mark(*fragments)
 
 
 class _Site:
@@ -241,12 +288,17 @@ class _Site:
         """Do what a form asks; a refusal is shown on the page that the form came from."""
         session, form = await self._checked(request)
         request.state.session = session
-        try:
-            onward = await action.act(self._visit(request, session), form)
-        except MaitredError as error:
-            session.notify(str(error), "fault")
-            onward = _inside(form.text("back"))
-        return RedirectResponse(onward, 303)
+
+        async def answer(tasks: TaskGroup) -> Response:
+            after = _TasksAfter(tasks, self._web)
+            try:
+                onward = await action.act(self._visit(request, session, after), form)
+            except MaitredError as error:
+                session.notify(str(error), "fault")
+                onward = _inside(form.text("back"))
+            return RedirectResponse(onward, 303)
+
+        return _LastingResponse(answer, self._web)
 
     async def _checked(self, request: Request) -> tuple[WebSession, Form]:
         """The session of a form, and its fields.
@@ -261,7 +313,7 @@ class _Site:
             raise HTTPException(403, "This form is of another session. Load the page again and repeat it.")
         return session, form
 
-    def _visit(self, request: Request, session: WebSession) -> Visit:
+    def _visit(self, request: Request, session: WebSession, after: WorkAfter | None = None) -> Visit:
         path = {name: unquote(part) for name, part in request.path_params.items()}
         return Visit(
             gateway=self._web.gateway,
@@ -270,6 +322,7 @@ class _Site:
             path=path,
             query=_query_of(request),
             endpoint=self._endpoint(request),
+            after=after,
         )
 
     def _endpoint(self, request: Request) -> McpEndpoint | None:

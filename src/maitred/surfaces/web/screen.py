@@ -5,9 +5,9 @@ a function that does what a form asks, and returns the address to go on to. Neit
 do: the methods of `Gateway` do, and what they raise becomes a page with the reason.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 from maitred.gateway import Gateway
@@ -66,11 +66,23 @@ class McpEndpoint:
     needs_token: bool
 
 
+class WorkAfter(Protocol):
+    """Runs what goes on after a form is answered."""
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine function beside the action; the gateway may end before it does."""
+        ...
+
+    def mark(self, *fragments: str) -> None:
+        """Have open pages fetch these fragments again."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Visit:
     """One request of a person: `path` has the parts of the address, `query` its fields.
 
-    `endpoint` is `None` where this gateway serves clients over stdio alone.
+    `endpoint` is `None` where this gateway serves clients over stdio alone. Only actions have `after`.
     """
 
     gateway: Gateway
@@ -79,6 +91,7 @@ class Visit:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Form = field(default_factory=Form)
     endpoint: McpEndpoint | None = None
+    after: WorkAfter | None = None
 
     @property
     def viewer(self) -> Viewer:

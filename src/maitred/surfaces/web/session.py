@@ -42,6 +42,20 @@ class PersonNotice:
     kind: NoticeKind = "done"
 
 
+def never() -> bool:
+    """What says of a value that no more is to come."""
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptOutcome:
+    """What an action found out: its kind (see `outcomes`), its value, and whether more is to come."""
+
+    kind: object
+    value: Any
+    goes_on: Callable[[], bool]
+
+
 @dataclass(kw_only=True, eq=False)
 class WebSession:
     """One browser of one person. `form_token` is in every form, so that no other page can send one."""
@@ -52,8 +66,8 @@ class WebSession:
     token: str = field(default="", repr=False)
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     notices: list[PersonNotice] = field(default_factory=list)
-    outcomes: dict[str, tuple[object, Any]] = field(default_factory=dict, repr=False)
-    """What actions found out, by id, with its kind (see `outcomes`)."""
+    outcomes: dict[str, KeptOutcome] = field(default_factory=dict, repr=False)
+    """What actions found out, by id, the oldest first."""
     ended: bool = False
 
     @property
@@ -70,11 +84,18 @@ class WebSession:
         taken, self.notices = self.notices, []
         return taken
 
-    def keep_outcome(self, kind: object, value: Any) -> str:
-        """Keep what an action found out, and let the oldest go; returns its id."""
+    def keep_outcome(self, kind: object, value: Any, goes_on: Callable[[], bool] = never) -> str:
+        """Keep what an action found out, and let the oldest go; returns its id.
+
+        What goes on stays until it is complete, so who keeps such values bounds their number.
+        """
         outcome_id = secrets.token_urlsafe(9)
-        if not self.ended:  # an action may end after its session
-            self.outcomes = dict([*self.outcomes.items(), (outcome_id, (kind, value))][-_MOST_OUTCOMES:])
+        if self.ended:  # an action may end after its session
+            return outcome_id
+        self.outcomes[outcome_id] = KeptOutcome(kind=kind, value=value, goes_on=goes_on)
+        complete = [key for key, one in self.outcomes.items() if key == outcome_id or not one.goes_on()]
+        for key in complete[:-_MOST_OUTCOMES]:
+            del self.outcomes[key]
         return outcome_id
 
     def close(self) -> None:

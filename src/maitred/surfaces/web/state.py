@@ -82,13 +82,17 @@ class WebState:
         self.memory = PageMemory(self.changes)
         self.streams = Counter[tuple[str, Role]]()
         """How many pages of each principal read the stream of changes now."""
+        self.ending = anyio.Event()
+        self.acting = 0
+        """How many forms are acted on now, though most of them may be answered already."""
         self.used_at = time.monotonic()
         """When a person last used a page, or until when a code is good."""
 
     def unused_s(self) -> float:
-        """For how many seconds no person has used the pages; 0 while one is open."""
-        return 0.0 if self.streams.total() else time.monotonic() - self.used_at
+        """For how many seconds no person has used the pages; 0 while one is open, or a call goes on."""
+        return 0.0 if self.streams.total() or self.acting else time.monotonic() - self.used_at
 
     def close(self) -> None:
-        """End the streams of open pages, which would keep a gateway from ending."""
+        """End the streams of open pages, which would keep a gateway from ending; soon also what goes on."""
+        self.ending.set()
         self.changes.close()

@@ -1,22 +1,25 @@
 """Call a tool: a form from its schema, faults beside their fields, the answer, and commands to copy.
 
-The gateway checks the arguments; nothing is checked here. An answer is kept for the session that asked.
+The gateway checks the arguments; nothing is checked here. A call that takes longer than a moment, or waits
+for a person, goes on after its form is answered (see `run`); the session that asked keeps it.
 To add a kind of field, put it into `schema_form.py`, and draw it in `call.html`.
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from shlex import quote as shell
 from typing import Any, Final
 from urllib.parse import quote
 
 import anyio.to_thread
 
-from maitred.errors import ArgumentsError, MaitredError
+from maitred.errors import BusyError, MaitredError
 from maitred.gateway import Gateway
+from maitred.model.held_calls import CallDecision, HeldCall
 from maitred.model.tools import Tool, ToolCall
+from maitred.surfaces.web.call.run import ArgumentsTextError, CallOutcome, CallRun
 from maitred.surfaces.web.call.schema_form import (
     arguments_of,
     fields_of,
@@ -31,23 +34,15 @@ _SHOWN: Final = 50
 _BYTES_OF_CHARACTER: Final = 12
 """The most that JSON needs for one character: two escapes."""
 _LEAST_ROOM: Final = 100
+FRAGMENT: Final = "call"
+"""The part of the pages that shows what becomes of calls."""
+_SOON_S: Final = 1.0
+"""After how many seconds a form is answered, though its call goes on."""
+_MOST_RUNNING: Final = 20
+_RETRY_S: Final = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallOutcome:
-    """One call: what was typed, and the answer (`is_cut`: a part of it), or why there is none."""
-
-    typed: Mapping[str, str]
-    whole: str
-    arguments: Mapping[str, Any]
-    answer: Mapping[str, Any] | None = None
-    fault: str = ""
-    faults: Sequence[str] = ()
-    ms: float = 0.0
-    is_cut: bool = False
-
-
-_OUTCOMES: Final = Outcomes[CallOutcome]()
+_RUNS: Final = Outcomes[CallRun]()
 
 
 async def view_choice(visit: Visit) -> Mapping[str, Any]:
@@ -61,24 +56,29 @@ async def view_choice(visit: Visit) -> Mapping[str, Any]:
         "tools": found[:_SHOWN],
         "more": max(len(found) - _SHOWN, 0),
         "total": len(tools),
+        "runs": _RUNS.every(visit.session),
     }
 
 
 async def view(visit: Visit) -> Mapping[str, Any]:
-    """The form of a tool, and the outcome of the last call."""
+    """The form of a tool, and what became of one call."""
     gateway, viewer = visit.gateway, visit.viewer
     tool = gateway.tool(visit.path["server"], visit.path["tool"], viewer)
     schema = gateway.schema_of(tool.name, viewer) if not tool.withheld else None
-    done = _OUTCOMES.find(visit.session, visit.query.text("run"))
-    fields = fields_of(schema, done.typed if done else {}, done.faults if done else ())
-    arguments = done.arguments if done else {}
+    run = _run_of(visit)
+    done = run.outcome if run else None
+    fields = fields_of(schema, run.typed if run else {}, done.faults if done else ())
+    arguments = run.arguments if run else {}
     return {
         "page_title": f"Call {tool.name}",
         "tool": tool,
         "withheld": gateway.tool_json(tool, viewer)["withheld"],
         "fields": fields,
+        "run": run,
+        "run_id": visit.query.text("run"),
         "done": done,
-        "whole": done.whole if done else "",
+        "held": [(one, await _choices(visit, one)) for one in run.held] if run else [],
+        "whole": run.whole if run else "",
         "other_faults": _other_faults(done, [one.name for one in fields]),
         "parts": _parts(gateway, done.answer) if done and done.answer is not None else (),
         "cost": gateway.tokens_of(json.dumps(done.answer, ensure_ascii=False, default=str))
@@ -86,9 +86,24 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         else 0,
         "curl": _curl(gateway, tool, arguments),
         "command": f"maitred call --args {shell(_json(arguments))} -- {shell(tool.name)}",
-        "is_gone": bool(visit.query.text("run")) and done is None,
+        "is_gone": bool(visit.query.text("run")) and run is None,
         "held_s": gateway.settings.held_calls.wait_s if gateway.settings.held_calls.rules else 0,
     }
+
+
+def _run_of(visit: Visit) -> CallRun | None:
+    """The call that the address names, if it is one of this tool and session."""
+    run = _RUNS.find(visit.session, visit.query.text("run"))
+    is_of_tool = run is not None and (run.server, run.tool) == (visit.path["server"], visit.path["tool"])
+    return run if is_of_tool else None
+
+
+async def _choices(visit: Visit, held: HeldCall) -> Sequence[CallDecision]:
+    """What the person may decide about a call that waits; nothing if another has to."""
+    try:
+        return (await visit.gateway.held_call(held.id, visit.viewer)).choices
+    except MaitredError:  # the person may not decide, or it is not known now
+        return ()
 
 
 def _other_faults(done: CallOutcome | None, names: Sequence[str]) -> Sequence[str]:
@@ -182,39 +197,53 @@ def _text_part(gateway: Gateway, kind: str, text: str, value: Any) -> AnswerPart
 
 
 async def act(visit: Visit, form: Form) -> str:
-    """Call the tool; its answer, or why it was not called, is on the page that follows."""
-    server, name = visit.path["server"], visit.path["tool"]
-    typed, whole, started = typed_values(form), form.raw("whole"), time.perf_counter()
-    arguments: dict[str, Any] = {}
-    about: dict[str, Any] = {}
-    try:
-        async with visit.gateway.audit_request("call", name, visit.viewer):
-            tool = await visit.gateway.tool_of_server_to_call(server, name, visit.viewer)
-        schema = visit.gateway.schema_of(tool.name, visit.viewer)
-        arguments = _whole(whole) if whole.strip() else arguments_of(typed, schema)
-        wanted = ToolCall(name=tool.name, arguments=arguments)
-        answer = await visit.gateway.call(wanted, viewer=visit.viewer)
-        about["answer"], about["is_cut"] = await anyio.to_thread.run_sync(beginning_of, answer)
-    except ArgumentsError as error:
-        about |= {"faults": error.faults, "fault": "The arguments do not fit, so the tool was not called."}
-    except (MaitredError, _NoObjectError) as error:
-        about["fault"] = str(error)
-    ms = (time.perf_counter() - started) * 1e3
-    done = CallOutcome(typed=typed, whole=whole, arguments=arguments, ms=ms, **about)
-    return url_of("call", server, name, run=_OUTCOMES.keep(visit.session, done)) + "#outcome"
+    """Call the tool; the page that follows has its answer, that it waits or runs, or why it was not called.
+
+    Raises:
+        BusyError: Too many calls of this session wait or run.
+    """
+    server, name, after = visit.path["server"], visit.path["tool"], visit.after
+    if after is None:
+        raise AssertionError("an action has what goes on after it")
+    if sum(run.goes_on() for _, run in _RUNS.every(visit.session)) >= _MOST_RUNNING:
+        raise BusyError(f"{_MOST_RUNNING} calls from these pages wait or run already", retry_in_s=_RETRY_S)
+    run = CallRun(
+        server,
+        name,
+        typed=typed_values(form),
+        whole=form.raw("whole"),
+        changed=partial(after.mark, FRAGMENT),
+    )
+    run_id = _RUNS.keep(visit.session, run, run.goes_on)
+    after.start(partial(run.carry_out, partial(_call, visit)))
+    await run.news(_SOON_S)
+    return url_of("call", server, name, run=run_id) + "#outcome"
 
 
-class _NoObjectError(Exception):
-    """What was typed as all arguments is no JSON object."""
+async def _call(visit: Visit, run: CallRun) -> tuple[Mapping[str, Any], bool]:
+    """The answer of a tool, or the beginning of it.
+
+    Raises:
+        MaitredError: The tool cannot be called, or its server failed.
+        ArgumentsTextError: What was typed is not JSON.
+    """
+    gateway, viewer = visit.gateway, visit.viewer
+    async with gateway.audit_request("call", run.tool, viewer):
+        tool = await gateway.tool_of_server_to_call(run.server, run.tool, viewer)
+    schema = gateway.schema_of(tool.name, viewer)
+    run.arguments = _whole(run.whole) if run.whole.strip() else arguments_of(run.typed, schema)
+    wanted = ToolCall(name=tool.name, arguments=run.arguments)
+    answer = await gateway.call(wanted, viewer=viewer, caller=run)
+    return await anyio.to_thread.run_sync(beginning_of, answer)
 
 
 def _whole(text: str) -> dict[str, Any]:
     try:
         value = read_json(text)
     except ValueError as error:
-        raise _NoObjectError(f"All arguments together are not JSON: {error}.") from None
+        raise ArgumentsTextError(f"All arguments together are not JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise _NoObjectError('All arguments together must be one JSON object, such as {"path": "."}.')
+        raise ArgumentsTextError('All arguments together must be one JSON object, such as {"path": "."}.')
     return value
 
 
