@@ -65,6 +65,18 @@ def test_p95_is_0_without_calls_and_never_more_than_the_last_bound() -> None:
     assert figures.p95(histogram([500_000])) == 120_000
 
 
+@given(st.lists(st.floats(0, 120_000), min_size=1, max_size=60))
+def test_p95_is_never_above_the_slowest_call_could_have_been(latencies: list[float]) -> None:
+    """That of a single call is its time, and that of more is a bound which is at least the true one."""
+    counted = Tally(calls=len(latencies), total_ms=sum(latencies), histogram=histogram(latencies))
+    found = usage_of([(ago(0), counted)], TODAY).p95_ms
+    exact = sorted(latencies)[ceil(0.95 * len(latencies)) - 1]
+    assert found >= exact - 1e-6
+    assert found <= sum(latencies) + 1e-6
+    if len(latencies) == 1:
+        assert found == latencies[0]
+
+
 @pytest.mark.parametrize("text", ["", "{}", "null", "[", '["a", -1, true, null, 1e9]'])
 def test_a_histogram_that_is_none_counts_nothing(text: str) -> None:
     """A row that somebody spoiled does not keep others from being counted."""

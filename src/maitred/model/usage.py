@@ -21,7 +21,8 @@ class Usage:
     """The calls of one tool, or of one server, over a window of days.
 
     `calls_7d` and `calls_30d` count those of the last 7 and 30 days, whatever the window. Latencies are in
-    milliseconds, over all calls of the window. `p95_ms` comes from a histogram, so it is an upper bound.
+    milliseconds, over all calls of the window. `p95_ms` comes from a histogram, so it is an upper bound, but
+    never above what the slowest call can have taken.
     """
 
     calls: int = 0

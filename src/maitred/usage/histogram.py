@@ -55,6 +55,14 @@ def p95(histogram: Sequence[int]) -> float:
     return BOUNDS_MS[min(at, len(BOUNDS_MS) - 1)]
 
 
+def longest(histogram: Sequence[int], total_ms: float) -> float:
+    """Return the most milliseconds that one of these calls can have taken; exact for a single call."""
+    lows = (0.0, *BOUNDS_MS)
+    slowest = max((n for n, count in enumerate(histogram) if count), default=0)
+    others = sum(count * low for count, low in zip(histogram, lows, strict=False)) - lows[slowest]
+    return max(total_ms - others, lows[slowest])
+
+
 def read(text: str) -> list[int]:
     """Read a stored histogram; a text that is not one counts nothing."""
     try:
@@ -132,7 +140,7 @@ def usage_of(rows: Iterable[tuple[str, Tally]], today: date, days: int = MONTH) 
         calls=total.calls,
         errors=total.errors,
         mean_ms=total.total_ms / total.calls if total.calls else 0.0,
-        p95_ms=p95(total.histogram),
+        p95_ms=min(p95(total.histogram), longest(total.histogram, total.total_ms)),
         calls_7d=calls_7d,
         calls_30d=calls_30d,
         last_used=last_used,

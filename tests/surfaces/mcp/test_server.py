@@ -115,6 +115,23 @@ async def test_the_menu_is_listed_as_it_is_defined(menu: McpSurface, era: str) -
     assert listed.next_cursor is None
 
 
+@both_eras
+async def test_the_answer_of_a_tool_that_is_called_by_its_name_is_in_the_ledger(
+    everything: McpSurface, era: str
+) -> None:
+    """As that by `call_tool` is; the client gets it as its server sent it."""
+    gateway = everything._gateway
+    before = await gateway.spending_stats(1, LOCAL_USER)
+    async with client_of(everything, era) as client:
+        answer = await client.call_tool("s__tool001", {})
+    after = await gateway.spending_stats(1, LOCAL_USER)
+    results = [sum(row.results for row in one.spending) for one in (before, after)]
+    assert results[1] == results[0] + 1
+    assert sum(row.result_tokens for row in after.spending) > 0
+    assert text_of(answer) == "tool001"
+    assert "maitred/tokens" not in (answer.meta or {})
+
+
 @pytest.mark.parametrize("era", ["legacy", "auto"])  # which asks for the introduction of the stateless era
 async def test_a_client_is_introduced_to_what_there_is(
     menu: McpSurface, everything: McpSurface, era: str

@@ -33,7 +33,8 @@ def server(name: str, **health: Any) -> ServerStatus:
 
 
 def line(who: str, client: str, server: str, ms: float = 1.0) -> dict[str, Any]:
-    return {"action": "call", "who": who, "client": client, "server": server, "ms": ms, "surface": "mcp"}
+    about = {"who": who, "client": client, "server": server, "ms": ms, "surface": "mcp"}
+    return {"action": "call", "outcome": "ok", **about}
 
 
 def texts(picture: Markup) -> list[str]:
@@ -124,6 +125,20 @@ def test_who_used_what_is_counted_by_principal_and_program() -> None:
     assert use.latencies == {"shop": [2.0, 3.0], "bank": [1.0]}
     assert [(one.client, calls) for one, calls in use.of_server("shop")] == [("cursor", 2)]
     assert not use.of_server("desk")
+
+
+def test_a_call_is_counted_once_and_only_if_it_reached_its_server() -> None:
+    """As in the figures of 30 days beside it: that it begins is no call, nor is one that was refused."""
+    lines = [
+        line("ann", "cursor", "shop", 3.0),
+        line("ann", "cursor", "shop") | {"outcome": "begun"},
+        line("ann", "cursor", "shop") | {"outcome": "invalid_arguments"},
+        line("ann", "cursor", "shop") | {"outcome": "not_approved"},
+        line("ann", "cursor", "shop", 4.0) | {"outcome": "call_timeout"},
+    ]
+    use = use_of(lines)
+    assert [one.total for one in use.clients] == [2]
+    assert use.latencies == {"shop": [4.0, 3.0]}
 
 
 @pytest.fixture(scope="module")

@@ -96,6 +96,10 @@ async def test_a_tool_is_switched_off_and_on_again(house: House) -> None:
     assert "Agents cannot use it now: it is switched off by the operator in the configuration" in said
     assert file.read_text().startswith(before)
     assert load(file).tools == {REFUND: ToolChoice(enabled=False)}
+    only_off = words_of(await page(me, only="off"))
+    cost = house.gateway.tool("shop", "refund", LOCAL_USER).cost_tokens
+    assert cost > 0
+    assert f"their definitions would have {cost} tokens, if they were on" in only_off
     with pytest.raises(ToolWithheldError, match="switched off"):
         await house.gateway.call(ToolCall(name="shop__refund", arguments={}), viewer=agent("ann"))
     found = await house.gateway.search(["pays money back"], viewer=agent("ann"))

@@ -24,7 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from maitred import __version__
 from maitred.background import Background
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
-from maitred.gateway import Caller, Gateway
+from maitred.gateway import LEDGER_KEY, Caller, Gateway
 from maitred.meta_tools import menu
 from maitred.meta_tools.base import MetaToolRequest, text_result
 from maitred.model.access import LOCAL_USER, Viewer
@@ -274,7 +274,12 @@ class McpSurface:
     async def _answer(self, name: str, call: ToolCall, caller: Caller, viewer: Viewer) -> dict[str, Any]:
         """The whole answer of a meta-tool, or of a tool that the client calls by its published name."""
         if name not in menu.META_TOOLS:
-            return await self._gateway.call(call, viewer=viewer, caller=caller)
+            result = await self._gateway.call(call, viewer=viewer, caller=caller)
+            if LEDGER_KEY not in result.get(
+                "_meta", {}
+            ):  # an answer of the gateway itself is counted already
+                self._gateway.count_result(result, viewer)
+            return result
         request = MetaToolRequest(arguments=call.arguments, viewer=viewer, call=call, caller=caller)
         return await menu.answer(self._gateway, name, request)
 

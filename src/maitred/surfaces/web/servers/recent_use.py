@@ -9,10 +9,38 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from maitred.audit.service import moment_ago
+from maitred.errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    ProtocolError,
+    ServerError,
+    UnreadableAnswerError,
+)
 from maitred.surfaces.web.screen import Visit
 
 SPAN: Final = "24h"
 MOST_LINES: Final = 500
+_MADE: Final = frozenset(
+    {
+        "ok",
+        "tool_error",
+        "input_required",
+        *(
+            one.code
+            for one in (
+                CallTimeoutError,
+                ConnectionLostError,
+                ProtocolError,
+                ServerError,
+                UnreadableAnswerError,
+            )
+        ),
+    }
+)
+"""The outcomes of calls that reached their server, as the figures of usage count them.
+
+A call that may change something has a second line, `begun`; one that was refused has the code of an error.
+"""
 _SURFACES: Final = {"mcp": "MCP", "http": "HTTP API", "cli": "command line", "web": "web interface"}
 
 
@@ -57,7 +85,7 @@ def use_of(lines: Iterable[Mapping[str, Any]]) -> RecentUse:
     latencies: dict[str, list[float]] = defaultdict(list)
     for line in lines:
         server = str(line.get("server", ""))
-        if line.get("action") != "call" or not server:
+        if line.get("action") != "call" or not server or line.get("outcome") not in _MADE:
             continue
         surface = str(line.get("surface", ""))
         client = str(line.get("client", "")) or _SURFACES.get(surface, "a program")

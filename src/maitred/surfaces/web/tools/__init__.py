@@ -77,7 +77,7 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         "found": len(chosen),
         "first": start,
         "rows": chosen[start : start + _PAGE],
-        "tokens": sum(row.tool.cost_tokens for row in chosen if row.choice.enabled),
+        "tokens": sum(row.tool.cost_tokens for row in chosen if row.choice.enabled or only == "off"),
         "newer": url_of("tools", **fields) if start else "",
         "older": url_of("tools", **fields, **{"from": start + _PAGE}) if more else "",
     }
