@@ -93,11 +93,20 @@ class SearchAnswer:
         return next((band for band in order if band in self.bands.values()), "none")
 
     @property
+    def is_relevant(self) -> bool:
+        """Whether a result fits well enough to be called one."""
+        return self.band in ("strong", "fair")
+
+    @property
+    def shown(self) -> Sequence[FoundTool]:
+        """The results that the text has, as far as its budget allows: without a relevant one, the nearest."""
+        return self.results if self.is_relevant else self.results[:_NEAREST]
+
+    @property
     def text(self) -> str:
         """Lines to call from, then what is missing and why, then the next step."""
-        has_results = self.band in ("strong", "fair")
-        results = self.results if has_results else self.results[:_NEAREST]
-        packed = pack([result.text for result in results], self.budget_tokens)
+        has_results = self.is_relevant
+        packed = pack([result.text for result in self.shown], self.budget_tokens)
         rows = list(packed.items)
         if packed.left:
             rows.append(f"({packed.left} more; ask for fewer phrases at once)")

@@ -256,7 +256,8 @@ async def test_see_what_an_agent_reads_of_a_tool_and_what_it_costs(house: House,
     await me.open(f"{house.url}/ui/tools?q=pay&server=yard")
     await me.follow("tbody a")
     text = await me.text("main")
-    assert "What an agent reads first" in text
+    assert "Agents get all tools in their list now" in text
+    assert "What a search shows" in text
     assert "yard__pay" in text
     assert "tokens" in text
 

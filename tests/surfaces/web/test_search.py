@@ -104,6 +104,24 @@ async def test_the_order_is_that_of_a_search(house: House, person: httpx2.AsyncC
         assert rows == [found.tool.name for found in answer.results]
 
 
+async def test_a_weak_hit_is_called_what_the_agent_gets(house: House, person: httpx2.AsyncClient) -> None:
+    """The answer says that nothing is relevant, and has the nearest three; the page says the same."""
+    weak = 0
+    for phrase in ("time in tokyo", "zebra", "revision of a house", "an address in a forest"):
+        answer = await house.gateway.search([phrase], viewer=LOCAL_USER)
+        for place, result in enumerate(answer.results, 1):
+            if answer.is_relevant or result.band != "weak":
+                continue
+            weak += 1
+            read = words_of(await page(person, q=phrase, expected=result.tool.name)).replace("\u2060", "")
+            is_read = f"{result.tool.name}(" in answer.text
+            assert is_read == (place <= 3)
+            assert "a search says that nothing relevant was found" in read
+            assert ("has this tool among the nearest" in read) == is_read
+            assert ("does not name this tool" in read) == (not is_read)
+    assert weak > 3
+
+
 async def test_find_out_why_the_agent_did_not_find_a_tool(person: httpx2.AsyncClient) -> None:
     """The tool is behind the results; with other texts it is first, and the page says whom that harms."""
     asked: dict[str, Any] = {"q": "who wrote this line of code", "expected": "code__blame", "limit": 3}

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from tests.surfaces.web.test_attacks import ATTACKS, Elements, hidden
 
 from maitred.browser.cdp import CdpConnection
 from maitred.config.load import load
+from maitred.config.settings import Disclosure, Mode
 from maitred.errors import ToolWithheldError
 from maitred.gateway import TrialText
 from maitred.model.access import LOCAL_GRANT, LOCAL_USER, Grant
@@ -321,3 +323,24 @@ async def test_switch_a_tool_off_and_on_again(house: House, reader: Person) -> N
     assert "shop__refund is switched on again" in await reader.text("main .notice")
     answer = await house.gateway.call(ToolCall(name="shop__refund", arguments={}), viewer=LOCAL_USER)
     assert not answer.get("isError")
+
+
+@pytest.mark.parametrize("mode", ["auto", "all", "menu", "categories"])
+async def test_the_pages_say_what_agents_get_by_the_mode_of_the_list(house: House, mode: Mode) -> None:
+    """A small catalog is listed whole, so agents do not search; the pages do not say that they do."""
+    me, settings = await house.person(), load(house.folder / "maitred.yaml")
+    few = 0 if mode == "categories" else 4_000
+    changed = replace(settings, disclosure=Disclosure(mode=mode, break_even_tokens=few))
+    await house.gateway.configure(changed, viewer=LOCAL_USER)
+    tools, one, search = [
+        words_of(await page(me, path)) for path in ("/ui/tools", "/ui/tools/shop/refund", "/ui/search")
+    ]
+    is_whole = mode in ("auto", "all")
+    assert ("Agents do not get this list: they search it" in tools) == (mode == "menu")
+    assert ("Agents get categories that they can open" in tools) == (mode == "categories")
+    for text in (tools, one, search):
+        assert ("Agents get all tools in their list now" in text) == is_whole
+        assert ("as disclosure.mode says" in text) == (mode == "all")
+        assert ("cost less than 4,000 tokens" in text) == (mode == "auto")
+    assert ("what the agent finds" in search) == (not is_whole)
+    assert ("What an agent reads first" in one) == (not is_whole)

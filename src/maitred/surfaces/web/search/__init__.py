@@ -97,6 +97,8 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "trial": None,
         "may_keep": visit.gateway.is_allowed(visit.viewer, "configure"),
         "limits": (3, 5, 10, 20),
+        "mode": visit.gateway.mode(),
+        "disclosure": visit.gateway.settings.disclosure,
     }
     if asked.phrases:
         values |= await _searched(visit, asked)
@@ -127,6 +129,7 @@ async def _searched(visit: Visit, asked: SearchQuestion) -> Mapping[str, Any]:
         "expected_fault": fault,
         "answer": answer.text,
         "answer_tokens": gateway.tokens_of(answer.text),
+        "is_read": any(expected in (one.tool.name, *one.also) for one in answer.shown),
     }
 
 

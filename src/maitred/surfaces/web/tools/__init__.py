@@ -74,6 +74,8 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         "only": only,
         "kinds": kinds,
         "total": len(listed.rows),
+        "mode": visit.gateway.mode(),
+        "disclosure": visit.gateway.settings.disclosure,
         "found": len(chosen),
         "first": start,
         "rows": chosen[start : start + _PAGE],
@@ -135,6 +137,8 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
     return {
         "page_title": f"{tool.name} · Tools",
         "tool": tool,
+        "mode": gateway.mode(),
+        "disclosure": gateway.settings.disclosure,
         "known": known,
         "brief": _text(gateway, tool, "brief", viewer),
         "full": _text(gateway, tool, "full", viewer),
