@@ -108,6 +108,37 @@ async def test_a_screen_is_accessible_and_whole(house: House, reader: Person, pa
     assert reader.violations == []
 
 
+_HEADER = """(() => {
+  const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+  const links = [...document.querySelectorAll('.bar nav a')].map((one) => one.getBoundingClientRect());
+  return {
+    rows: new Set(links.map((one) => Math.round(one.top))).size,
+    lines: [...document.querySelectorAll('.bar a, .bar button, .who')].map(
+      (one) => one.offsetHeight / parseFloat(getComputedStyle(one).lineHeight)),
+    right: Math.max(...links.map((one) => one.right), box('.person').right),
+    left: box('.brand').left,
+  };
+})()"""
+
+
+@pytest.mark.parametrize("width", [360, 390, 700, 960, 1_000, 1_200, 1_343])
+async def test_the_header_holds_with_a_long_name(house: House, width: int) -> None:
+    """Each text is on one line and all screens are in one row; where that is too wide, it scrolls by itself."""
+    async with chromium() as connection:
+        reader = await person(connection)
+        name = "somebody.with.a.long.name@department.example"
+        await reader.open(house.url + house.web.entry_path(Grant(principal=name, role="admin")))
+        await reader.resize(width)
+        header = await reader.run(_HEADER)
+        assert header["rows"] == 1
+        assert max(header["lines"]) < 2
+        assert header["left"] >= 0
+        if width >= 960:
+            assert header["right"] <= width
+        over = await reader.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0
+
+
 @pytest.mark.parametrize("path", ["/ui/enter", "/ui/nothing-here", "/ui/approvals/nothing"])
 async def test_the_pages_around_the_screens_are_accessible(house: House, reader: Person, path: str) -> None:
     await reader.open(house.url + path)
