@@ -9,17 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from maitred.config.document import ConfigDocument, read_document
 from maitred.config.edit import Layout, as_read, rewrite
 from maitred.config.load import parse
+from maitred.config.section_texts import without_empty_section
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolKey
 
 Tree = dict[str, Any]
+_SECTION: Final = "tools"
 
 
 Choice = Literal["category", "mending", "enabled", "pinned"]
@@ -91,7 +93,7 @@ def change_choices(path: Path, tool: ToolKey, values: Mapping[Choice, str | bool
             change = _without_choice if value is None else partial(_with_choice, value=value)
             new_text = change(path, new_text, _keys(tool, choice))
         is_changed = new_text != text
-        return new_text
+        return _without_rest(path, new_text) if is_changed else text
 
     rewrite(path, edit, create=False)
     return is_changed
@@ -124,8 +126,18 @@ def _without_choice(path: Path, text: str, keys: Sequence[str]) -> str:
     return _verify_choice(path, Layout(path, text, keys[:at]).without_entry(keys[at]), expected)
 
 
+def _without_rest(path: Path, text: str) -> str:
+    """The text without the section, if nothing is left in it."""
+    new_text = without_empty_section(path, text, _SECTION)
+    if new_text == text:
+        return text
+    expected = _copy(read_document(path, text).tree)
+    del expected[_SECTION]
+    return _verify_choice(path, new_text, expected) if expected else text
+
+
 def _keys(tool: ToolKey, choice: Choice) -> Sequence[str]:
-    return "tools", tool.server, tool.name, choice
+    return _SECTION, tool.server, tool.name, choice
 
 
 def _read_own(path: Path, text: str) -> ConfigDocument:

@@ -90,6 +90,22 @@ def with_section(path: Path, text: str, name: str, new: str) -> str:
     return f"{text}{gap}{lines}"
 
 
+def without_empty_section(path: Path, text: str, name: str) -> str:
+    """The text of a file without a section that is an empty mapping; one with a remark in it stays.
+
+    Raises:
+        ConfigError: The text is neither YAML nor JSON.
+    """
+    if read_document(path, text).tree.get(name) != {}:
+        return text
+    piece = next((one for one in split_sections(path, text) if one.name == name), None)
+    lines = piece.text.splitlines(keepends=True) if piece else []
+    above = next((at for at, line in enumerate(lines) if not line.lstrip(" ").startswith("#")), 0)
+    if piece is None or any("#" in line for line in lines[above:]):
+        return text
+    return text[: piece.start] + "".join(lines[:above]) + text[piece.start + len(piece.text) :]
+
+
 def check_section(path: Path, old: str, new: str, name: str, fixed: Collection[str] = ()) -> Settings:
     """The settings of a new text, which differs from the old one in the values of one section alone.
 

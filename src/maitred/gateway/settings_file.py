@@ -55,7 +55,9 @@ _NOT_SHOWN: Final = (
     "something is wrong here; why is not shown, since it may have the value of a reference. Check the line,"
     " or try the section without `${...}`"
 )
-_STALE: Final = "has changed since this page was read; load the section again, then repeat your change"
+_STALE: Final = (
+    "the file has changed since this page was read; load the section again, then repeat your change"
+)
 _ACTION: Final = "settings.apply"
 _CLIENTS_FILE: Final = SectionRule(
     about="the servers of a client, and sections of this gateway",

@@ -30,6 +30,11 @@ class SectionRule:
     fixed: frozenset[str] = frozenset()
     why_fixed: str = ""
 
+    @property
+    def needs_start(self) -> bool:
+        """Whether the gateway uses a change of the section, or some of it, only when it starts again."""
+        return self.instead.startswith(_THEN_START)
+
 
 RULES: Final[Mapping[str, SectionRule]] = {
     "limits": SectionRule(

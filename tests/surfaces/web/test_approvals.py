@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.surfaces.web.rig import House, opened, send, tool
+from tests.surfaces.web.test_call import words_of
 
 from maitred.model.access import LOCAL_USER, Grant
 
@@ -50,6 +51,19 @@ async def test_the_approved_text_is_beside_the_new_one_with_the_rule_where_it_is
     titles = re.findall(r'<h2 id="part-title-\d+"><bdi>([^<]+)', page)
     assert titles[0] == "tool &#39;look&#39;"
     assert "tool &#39;old&#39;" in titles  # that a tool is gone is a change too
+
+
+async def test_the_history_of_a_server_begins_with_its_first_listing(tmp_path: Path) -> None:
+    """That is no change of its definition; the next one is. Where nothing is withheld, no column says why."""
+    async with opened(tmp_path, {"desk": [tool("look")], "yard": [tool("rake")]}) as made:
+        me = await made.person()
+        assert "withheld" not in words_of((await me.get("/ui/approvals")).text).partition("Decided")[2]
+        read = words_of((await me.get("/ui/approvals/desk")).text)
+        assert "definition first seen" in read
+        assert "definition changed" not in read
+        await made.change("desk", tool("look", "Looks at another thing."))
+        read = words_of((await me.get("/ui/approvals/desk")).text)
+        assert read.count("definition changed") == read.count("definition first seen") == 1
 
 
 async def test_names_that_are_taken_for_one_another_are_side_by_side(house: House) -> None:

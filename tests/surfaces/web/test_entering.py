@@ -140,6 +140,20 @@ async def test_a_token_in_the_form_opens_the_pages_of_its_bearer(house: House) -
     assert (await client.get("/ui/servers")).status_code == 403
 
 
+@pytest.mark.parametrize("wrong", [{"origin": "https://evil.example"}, {"host": "evil.example"}])
+async def test_a_page_that_is_refused_at_the_door_is_a_page(house: House, wrong: dict[str, str]) -> None:
+    """A browser shows its text, with the policy of all pages; programs get JSON as before."""
+    client = house.stranger()
+    entered = await client.post("/ui/enter", data={"as": "local"}, headers={"origin": house.url} | wrong)
+    assert entered.status_code in (403, 421)
+    assert entered.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in entered.headers["content-security-policy"]
+    assert "http.allowed_" in entered.text
+    assert "{" not in re.sub(r"(?s)<head>.*</head>", "", entered.text)
+    program = await client.get("/api/v1/menu", headers=wrong)
+    assert program.headers["content-type"] == "application/json"
+
+
 @pytest.mark.parametrize("token", ["", "wrong", "s3cret ", "maitred_x_y", "\u202e"])
 async def test_a_wrong_token_opens_nothing(house: House, token: str) -> None:
     client = house.stranger()

@@ -179,6 +179,15 @@ async def test_each_section_says_whether_it_is_locked_and_why(person: httpx2.Asy
     assert "It has what looks like a secret" in read  # disclosure, in a remark
 
 
+async def test_a_page_says_when_a_change_in_an_editor_counts(person: httpx2.AsyncClient) -> None:
+    counts = {"disclosure": "at once,", "catalog": "when it starts again", "http": "when it starts again"}
+    for name, when in counts.items():
+        assert f"The gateway uses this section {when}" in words_of(await page(person, f"/ui/settings/{name}"))
+    assert "at once, but max_message_bytes" in words_of(await page(person, "/ui/settings/limits"))
+    read = words_of((await person.get("/ui/settings")).text)
+    assert "uses it at once, but for what it reads only when it starts" in read
+
+
 async def test_a_change_is_seen_then_applied_and_recorded(
     house: House, file: Written, person: httpx2.AsyncClient
 ) -> None:

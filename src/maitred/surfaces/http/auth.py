@@ -26,7 +26,7 @@ from maitred.model.access import LOCAL, Grant, RefusedAccess, Viewer
 from maitred.surfaces.encoding import encode
 from maitred.surfaces.http.errors import Refusal, refusal_of
 from maitred.surfaces.loopback import is_of_this_machine
-from maitred.surfaces.web.mount import is_page
+from maitred.surfaces.web.mount import is_page, refusal_page
 
 HTTP: Final = "http"
 """The principal of a request with `http.token`."""
@@ -172,8 +172,9 @@ class Guard:
         if scope["type"] == "http" and scope["path"] not in OPEN:
             headers = dict(scope["headers"])
             early = _repeated(scope["headers"]) or self._refusal(headers)
-            if early is None and is_page(scope["path"]):
-                await self._app(scope, receive, send)
+            if is_page(scope["path"]):
+                page = refusal_page(early.status_code, early.message) if early else self._app
+                await page(scope, receive, send)
                 return
             asks = (
                 early
@@ -187,7 +188,7 @@ class Guard:
             scope[VIEWER] = asks
         await self._app(scope, receive, send)
 
-    def _refusal(self, headers: Headers) -> Response | None:
+    def _refusal(self, headers: Headers) -> Refusal | None:
         host, origin = headers.get(b"host", b"").lower(), headers.get(b"origin", b"").lower()
         if not self._anywhere and host not in self._hosts:
             return Refusal(
@@ -201,7 +202,7 @@ class Guard:
         return None
 
 
-def _repeated(headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
+def _repeated(headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:
     """Refuse a repeated header that another server on the way may read differently."""
     names = [name for name, _ in headers if name in _ONCE]
     for name in names if len(names) > len(set(names)) else ():

@@ -43,6 +43,7 @@ class Refusal(Response):
     def __init__(
         self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None, **facts: Any
     ) -> None:
+        self.message = message
         body = encode({"error": code, "message": message, **facts})
         super().__init__(body, status_code=status, headers=headers)
 

@@ -432,6 +432,12 @@ class _Site:
         )
 
 
+def bare_refusal(status: int, text: str) -> Response:
+    """The page of a request that is refused before it reaches the pages, with the headers of all pages."""
+    sentence = text[:1].upper() + text[1:]
+    return HTMLResponse(render("bare_error.html", status=status, text=sentence), status, headers=HEADERS)
+
+
 # --- requests ---------------------------------------------------------------------------------------------
 
 

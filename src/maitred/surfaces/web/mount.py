@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable
 from functools import cached_property
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maitred.model.access import Grant
@@ -34,6 +35,13 @@ class WebInterface(WebState):
         """The path by which the bearer of a grant enters; it is good once, and not for long."""
         self.used_at = time.monotonic() + CODE_S
         return f"{BASE}/enter/{self.sessions.issue_code(grant, token)}"
+
+
+def refusal_page(status: int, text: str) -> Response:
+    """The answer to a request for a page that may not reach the pages; `text` says why."""
+    from maitred.surfaces.web.app import bare_refusal  # noqa: PLC0415  # see above
+
+    return bare_refusal(status, text)
 
 
 def is_page(path: str) -> bool:

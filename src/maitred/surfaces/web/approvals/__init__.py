@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from maitred.gateway.admission import Verdict
 from maitred.gateway.cases import Case
+from maitred.model.approvals import Event
 from maitred.surfaces.web.approvals.held_calls import decide_call, held_calls_of, view_call
 from maitred.surfaces.web.approvals.review import alike, general_findings, manifest_of, parts_of
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
@@ -25,6 +26,8 @@ _EVENTS: Final = {
     "manifest_changed": "manifest changed",
     "image_changed": "image changed",
 }
+_FIRST_EVENTS: Final = {"definition_changed": "definition first seen", "image_changed": "image first seen"}
+"""The same where nothing of the kind was known before."""
 _VERDICTS: Final[Mapping[str, tuple[Verdict, str]]] = {
     "approve": ("approve", "approved"),
     "reject": ("reject", "refused"),
@@ -91,9 +94,22 @@ async def view_case(visit: Visit) -> Mapping[str, Any]:
         },
         "manifest": manifest,
         "is_whole": manifest.is_whole and all(part.is_whole for part in parts),
-        "events": [(_EVENTS.get(one.kind, one.kind), one) for one in reversed(case.log)],
+        "events": list(reversed(_events(case.log))),
         "may_decide": visit.gateway.is_allowed(visit.viewer, "approve", server=server),
     }
+
+
+def _events(log: Sequence[Event]) -> Sequence[tuple[str, Event]]:
+    """The decisions and changes of a server in words, the oldest first."""
+    known: set[str] = set()
+    found = []
+    for one in log:
+        if one.kind == "registered":
+            known.clear()
+        words = _EVENTS if one.kind in known else _EVENTS | _FIRST_EVENTS
+        found.append((words.get(one.kind, one.kind), one))
+        known.add(one.kind)
+    return found
 
 
 def _name_of(key: str, server: str) -> str:
