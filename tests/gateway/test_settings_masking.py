@@ -79,6 +79,120 @@ categories: {secrets: {title: Secrets, words: [password, token]}}
     assert shown(text) == text
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://hooks.slack.example/services/T0SECRET24/B0SECRET77Q/SECRETabcdefghijklmnopqr",
+        "https://mcp.example/s/SECRET-4f1c9a7b2d3e4f60/mcp",
+        "https://discord.example/api/webhooks/123456/aSECRETb1-C2dEfGhIjKlMnOp",
+        "https://api.example/bot/SECRETxq7k2m9v4/send?x=1",
+        "https://mcp.example/SECRETe2f0a1c4-93b5-4d1e-8a77-5f2c9d01be34/sse",
+    ],
+)
+def test_a_secret_in_the_path_of_an_address_is_not_shown(address: str) -> None:
+    """In the address of a server, in an argument, in that of messages, and in a remark."""
+    text = f"""\
+servers:
+  far: {{url: "{address}"}}
+  near: {{command: npx, args: [mcp-remote, "{address}"]}}
+# it was {address}
+held_calls: {{webhook: "{address}"}}
+"""
+    read = shown(text)
+    assert "SECRET" not in read
+    assert read.count("example/") == 4
+
+
+def test_the_path_of_a_plain_address_is_shown() -> None:
+    text = """\
+servers:
+  a: {url: "https://api.githubcopilot.example/mcp/v1/read-only/2024-11-05"}
+  b: {url: "https://host.example/organizations/acme_tools/servers/issue-tracker.v2/sse"}
+  c: {url: "https://host.example/${TENANT_OF_THE_TEAM}/mcp", command: "/usr/lib/server-everything-2024x"}
+"""
+    assert shown(text) == text
+
+
+def test_what_other_programs_keep_in_a_clients_file_is_not_shown() -> None:
+    """Whatever its name is; small values and switches stay, and so do our own sections."""
+    text = """{"mcpServers": {"a": {"command": "x"}}, "account": {"mail": "SECRET-mail", "n": 5, "on": true},
+      "projects": {"/home": {"mcpServers": {"b": {"env": {"FOO": "SECRET"}}}}}, "last": ["SECRET-word"],
+      "disclosure": {"mode": "menu"}}"""
+    read = shown(text, "claude.json")
+    assert "SECRET" not in read
+    assert '"n": 5, "on": true' in read
+    assert '"disclosure": {"mode": "menu"}' in read
+    asked = '"inputs": [{"id": "key", "type": "promptString", "default": "SECRET"}]'
+    code = f'{{"servers": {{"a": {{"command": "x"}}}}, {asked}}}'
+    assert shown(code, "mcp.json") == code.replace('"SECRET"', "***")
+
+
+def test_an_entry_that_is_commented_out_is_not_shown() -> None:
+    """In its block, with its block, with its server, behind a value, and in a client's file."""
+    text = """\
+servers:
+  a:
+    command: run
+    env:
+      SHOWN: "${SHOWN}"
+      # shop_name: SECRET-in-block
+      #- other: SECRET-in-block
+    args: [x]   # SHOP_NAME=SECRET-behind
+    # env: {shop: SECRET-flow}
+    # headers:
+    #   X-Shop: SECRET-below
+    # TODO: write more
+  # b:
+  #   command: run
+  #   env:
+  #     shop_name: SECRET-of-server
+  #     DEBUG: true
+  #   args: [shown]
+# SHOP_NAME: SECRET-alone
+disclosure:
+  # MODE: shown
+  mode: menu
+"""
+    read = shown(text)
+    assert "SECRET" not in read
+    for line in ("# TODO: write more", "#     DEBUG: true", "#   args: [shown]", "# MODE: shown"):
+        assert f"{line}\n" in read
+    client = """{"mcpServers": {"a": {"command": "x",
+      "env": {
+        // "SHOP": "SECRET-remark",
+        "A": "${A}"
+      }
+    }}}"""
+    assert "SECRET" not in shown(client, "mcp.json")
+
+
+@pytest.mark.parametrize(
+    "remark",
+    [
+        "the token: see the manual",
+        "the token: …",
+        "each token: counted in o200k words",
+        "of the password: none",
+    ],
+)
+def test_prose_about_a_secret_is_shown(remark: str) -> None:
+    text = f"disclosure:\n  # {remark}\n  mode: menu\n"
+    assert shown(text) == text
+
+
+@pytest.mark.parametrize(
+    "remark",
+    [
+        "my token: SECRETword",
+        "the password: hunter2SECRET for ann",
+        "token: SECRET of ann",
+        "--token SECRET1x=y1",
+    ],
+)
+def test_a_secret_in_prose_is_not(remark: str) -> None:
+    assert "SECRET" not in shown(f"disclosure:\n  # {remark}\n  mode: menu\n")
+
+
 @pytest.mark.parametrize("start", [0, 17, 200])
 def test_pieces_are_masked_as_the_whole(start: int) -> None:
     """A piece begins where a section does; values at its edges are whole."""

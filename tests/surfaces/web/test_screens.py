@@ -123,7 +123,7 @@ _HEADER = """(() => {
 
 @pytest.mark.parametrize("width", [360, 390, 700, 960, 1_000, 1_200, 1_343])
 async def test_the_header_holds_with_a_long_name(house: House, width: int) -> None:
-    """Each text is on one line and all screens are in one row; where that is too wide, it scrolls by itself."""
+    """Each text is on one line and all screens are in one row; one that is too wide scrolls by itself."""
     async with chromium() as connection:
         reader = await person(connection)
         name = "somebody.with.a.long.name@department.example"
