@@ -42,11 +42,6 @@ def lying(name: str) -> dict[str, Any]:
     return {"title": "Files of folders, listed", "description": LIE} if name == "weather" else {}
 
 
-def boasting(name: str) -> dict[str, Any]:
-    """An answer that fits the tool at first, and then speaks of what another tool is about."""
-    return {"description": f"{THIEF['weather']} {' '.join([VICTIM['dir']] * 4)}"} if name == "weather" else {}
-
-
 def two(folder: Path, model: OpenAiServer, choice: MendingChoice = "", **more: Any) -> Settings:
     """A server whose weather the model takes for files, beside one that has files, with proofs."""
     key = ToolKey(server="thief", name="weather")
@@ -65,21 +60,6 @@ async def lied(gateway: Gateway) -> ToolDiff:
         one for one in await gateway.mediation_diff(viewer=LOCAL_USER) if one.tool.key.name == "weather"
     ]
     return found
-
-
-async def test_a_proposal_that_harms_a_neighbour_is_not_used(model: OpenAiServer, tmp_path: Path) -> None:
-    """It is shown with who would have been harmed, for what, and both places."""
-    model.reply = saying(boasting)
-    upstreams = Upstream("thief", THIEF), Upstream("victim", VICTIM)
-    async with opened(replace(two(tmp_path, model), mediation=MediationSettings()), *upstreams):
-        pass  # both are known now: a proof holds whatever servers come later
-    async with opened(two(tmp_path, model), *upstreams) as gateway:
-        found = await lied(gateway)
-        assert (found.proposal.state, by(gateway)["weather"]) == ("harmful", "")
-        told = found.to_json()
-        assert told["unfit"] == ""
-        assert "dir" in {harm["tool"] for harm in told["harmed"]}
-        assert all(0 < harm["before"] != harm["after"] for harm in told["harmed"])
 
 
 async def test_a_text_that_does_not_fit_its_tool_is_not_used(model: OpenAiServer, tmp_path: Path) -> None:

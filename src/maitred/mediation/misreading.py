@@ -21,7 +21,7 @@ from maitred.mediation.sentences import stems
 from maitred.mediation.synonyms import alike, root
 from maitred.mediation.words import certain_words, is_short_for, is_word, pieces, possible_meanings, skeleton
 
-_NEGATIONS: Final = word_set("no not never nothing none cannot without neither nor nobody")
+_NEGATIONS: Final = word_set("no not never nothing none cannot without neither nor")
 _CONDITIONS: Final = word_set("if when unless should")
 _QUANTIFIERS: Final = word_set("all every each any whole entire everything")
 _GIVEN: Final = word_set("given specified")
@@ -91,7 +91,7 @@ class CrossCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class _Text:
-    """What a proposal says anew."""
+    """The new texts of a proposal."""
 
     name: Sequence[str]
     title: Sequence[str]
@@ -145,7 +145,7 @@ class _Text:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Piece:
+class _NamePiece:
     """A piece of a name or text, and what it may mean, each meaning as words; none if it is unknown."""
 
     text: str
@@ -196,17 +196,17 @@ class _OwnWords:
         ]
         self.evidence = frozenset((*server_words, *near, *self.text))
 
-    def _by_text(self, piece: _Piece) -> _Piece:
+    def _by_text(self, piece: _NamePiece) -> _NamePiece:
         """A piece of the name as the tool's own texts say it in full, if they do."""
         said = [(word,) for word in self.text if is_short_for(piece.text, word) and is_word(word)]
-        return _Piece(text=piece.text, meanings=said) if said and piece.text not in KNOWN else piece
+        return _NamePiece(text=piece.text, meanings=said) if said and piece.text not in KNOWN else piece
 
     @cached_property
-    def actions(self) -> Sequence[_Piece]:
+    def actions(self) -> Sequence[_NamePiece]:
         """The pieces of its name that may be its verb: the first one, and verbs; `csv_to_json` converts."""
         verbs = [piece for piece in self.name if piece.may_be_verb]
         if not verbs and any(piece.text in _BETWEEN for piece in self.name[1:-1]):
-            return [_Piece(text="to", meanings=[("convert",)])]
+            return [_NamePiece(text="to", meanings=[("convert",)])]
         return [*(piece for piece in self.name[:1] if len(piece.text) > 1), *verbs]
 
     @cached_property
@@ -229,9 +229,9 @@ class _OwnWords:
 
 def _pieces_of(
     name: str, near: AbstractSet[str], far: AbstractSet[str] = frozenset(), *, is_tool: bool = True
-) -> list[_Piece]:
+) -> list[_NamePiece]:
     return [
-        _Piece(text=piece, meanings=possible_meanings(piece, near, far, is_first=is_tool and at == 0))
+        _NamePiece(text=piece, meanings=possible_meanings(piece, near, far, is_first=is_tool and at == 0))
         for at, piece in enumerate(pieces(name))
     ]
 
@@ -262,12 +262,12 @@ def _unread_piece(own: _OwnWords, text: _Text) -> str:
     return ""
 
 
-def _unsaid_meaning(piece: _Piece) -> str:
+def _unsaid_meaning(piece: _NamePiece) -> str:
     meanings = " or ".join(" ".join(words) for words in piece.meanings)
     return f"it does not say {meanings!r}, which {piece.text!r} in the name means"
 
 
-def _unproven_reading(own: _OwnWords, piece: _Piece, text: _Text, *, is_verb: bool) -> str:
+def _unproven_reading(own: _OwnWords, piece: _NamePiece, text: _Text, *, is_verb: bool) -> str:
     """Why nothing proves that an unknown piece means what the text says."""
     candidates = {word for word in text.forms if is_short_for(piece.text, word)}
     known = _likely_words(piece.text, is_verb=is_verb)
@@ -327,7 +327,7 @@ def _contradicted(own: _OwnWords, text: _Text) -> str:
     return ""
 
 
-def _names_action(piece: _Piece, text: _Text) -> bool:
+def _names_action(piece: _NamePiece, text: _Text) -> bool:
     """Whether a piece is a verb, short for a word of the text, or an unknown word that the text says."""
     is_short = any(is_short_for(piece.text, word) for word in text.forms)
     return piece.may_be_verb or is_short or (not piece.meanings and root(piece.text) in text.roots)
@@ -401,11 +401,12 @@ def _added_words(own: _OwnWords, text: _Text) -> str:
 
 
 _CHECKS: Final[Sequence[Callable[[_OwnWords, _Text], str]]] = (
-    _unread_piece, _wrong_action, _contradicted, _denied, _widened, _turned_round, _added_action, _added_words,
+    _unread_piece, _wrong_action, _contradicted, _denied, _widened, _turned_round, _added_action,
+    _added_words,
 )  # fmt: skip
 
 
-def _fit(name: Sequence[_Piece], text: _Text) -> float:
+def _fit(name: Sequence[_NamePiece], text: _Text) -> float:
     """The share of the pieces of a name that a text reads."""
     words = (text.action, *text.content)
     legible = [piece for piece in name if len(piece.text) > 1]

@@ -279,8 +279,8 @@ class _Trial:
     def _may_fall(self, at: int, probe: Probe) -> bool:
         """Whether a changed tool may lose a place by one phrase, if all together find it as well.
 
-        It stays among the first. By the words of a cryptic name it may fall: nobody looks for `disch pat`, and
-        whoever types a name gets the tool by it.
+        It stays among the first. By the words of a cryptic name it may fall: agents do not look for
+        `disch pat`, and who types a name gets the tool by it.
         """
         is_shown = 0 < probe.after <= SHOWN
         return at in self.kept_changes and (is_shown or probe.query == self._by_name.get(at))
