@@ -248,7 +248,7 @@ async def test_a_local_model_is_asked_in_the_background(tmp_path: Path, model: O
 
     assert len(model.requests) == 1
     assert all(f'"tool":"{tool["name"]}"' in str(model.requests[0].body["messages"]) for tool in TOOLS)
-    assert (found["upl_fl"].after.enhanced_by, found["upl_fl"].state) == ("llm", "harmful")
+    assert (found["upl_fl"].after.enhanced_by, found["upl_fl"].state) == ("llm", "unfit")
     assert found["del"].after.enhanced_by == "rules"
 
 

@@ -203,7 +203,10 @@ tools = st.builds(raw, st.sampled_from(WORDS), texts)
 async def test_whatever_is_proposed_no_probe_of_any_tool_is_lower_after_the_proof(
     changes: tuple[list[SourceTool], list[tuple[str, str, list[str]]]], near: list[SourceTool]
 ) -> None:
-    """Of the tools, and of their neighbours, asked for by their words as they then are."""
+    """Of the tools, and of their neighbours, asked for by their words as they then are.
+
+    A changed tool itself may lose a place among the first five, if its queries together find it as well.
+    """
     before, said = changes
     after = [
         as_it_is(tool, title=title, description=text, use_cases=tuple(use_cases))
@@ -221,6 +224,6 @@ async def test_whatever_is_proposed_no_probe_of_any_tool_is_lower_after_the_proo
         for query, was, now in zip(asked, old, new, strict=True):
             if at in was[:SHOWN]:
                 assert at in now, (tool.name, query)
-                assert now.index(at) <= was.index(at), (tool.name, query)
+                assert now.index(at) <= (SHOWN - 1 if kept[at] else was.index(at)), (tool.name, query)
     for verdict in verdicts:
-        assert verdict is None or verdict.kept == (not verdict.harmed)
+        assert verdict is None or verdict.kept == (not verdict.harmed and not verdict.unfit)

@@ -250,7 +250,7 @@ async def evaluate(
     server = poor[0].key.server
     comparisons = []
     for tools in (poor, [*poor, *recorded]) if recorded else (poor,):
-        before = await _snapshot(tools)
+        before = await snapshot_of(tools)
         after, counts = await _mediate(before, [server], embedder, step)
         old, new = (_Search(one, embedder).figures(queries) for one in (before, after))
         comparisons.append(
@@ -268,7 +268,7 @@ async def losses(
     tools: Sequence[RawTool], *, embedder: Embedder, step: Step = lambda: None
 ) -> list[ServerFigures]:
     """Mediate all servers, and measure for each how search finds its tools among all, by their own words."""
-    before = await _snapshot(tools)
+    before = await snapshot_of(tools)
     after, counts = await _mediate(before, list(before.by_server), embedder, step)
     results = []
     searches = [_Search(one, embedder) for one in (before, after)]
@@ -338,7 +338,8 @@ async def _mediate(
     return snapshot.after(change, snapshot.generation + 1), counts
 
 
-async def _snapshot(tools: Sequence[RawTool]) -> Snapshot:
+async def snapshot_of(tools: Sequence[RawTool]) -> Snapshot:
+    """A snapshot of the tools of some servers, for a search or a proof."""
     groups: dict[str, list[RawTool]] = {}
     for tool in tools:
         groups.setdefault(tool.key.server, []).append(tool)

@@ -313,6 +313,7 @@ class ToolDiff:
             "confidence": round(self.proposal.after.confidence, 3),
             "before": _told(self.proposal.before),
             "changes": {name: after for name, (_, after) in self.changes.items()},
+            "unfit": verdict.unfit if verdict else "",
             "probes": [
                 {"query": probe.query, "before": probe.before, "after": probe.after}
                 for probe in (verdict.probes if verdict else ())

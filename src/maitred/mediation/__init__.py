@@ -12,6 +12,7 @@ from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolCon
 from maitred.mediation.llm import Estimate, LlmTransformer, ModelSpending
 from maitred.mediation.mediator import UNCATEGORIZED, Mediator, middleware
 from maitred.mediation.memo import Memo, MemoEntry, MemoryStore, MemoStore
+from maitred.mediation.misreading import misreadings
 from maitred.mediation.override_files import load_overrides
 from maitred.mediation.overrides import Overrides, OverrideTransformer, ToolOverride
 from maitred.mediation.proof import ProofVerdict, Ranker, prove
@@ -44,6 +45,7 @@ __all__ = [
     "fetch_overrides",
     "load_overrides",
     "middleware",
+    "misreadings",
     "prove",
 ]
 

@@ -58,3 +58,9 @@ NO_ARTICLE: Final = _WORDS["no_article"]
 
 EMPTY: Final = _WORDS["empty"]
 """Words that say nothing about a tool when it is looked for."""
+
+FILLERS: Final = _WORDS["filler"]
+"""Words that say nothing of their own in a description."""
+
+ALIKE: Final = tuple(tuple(words.split()) for _, words in read_rows(_FOLDER / "alike.tsv"))
+"""Groups of words that may stand for each other in a description."""

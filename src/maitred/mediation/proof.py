@@ -1,8 +1,8 @@
-"""Keep changes of tools only if search finds no tool worse because of them.
+"""Keep changes of tools only if search finds the tools better by them, and no tool worse.
 
 Each tool is searched for with queries from its own texts, before and after. A change must not lower the tool
 itself or any other. The queries come from the old and the new texts; with the new ones alone, every change
-would prove itself. A `Ranker` ranks the tools.
+would prove itself. A `Ranker` ranks the tools. Whether a text is right is for `misreading` to judge.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from anyio import to_thread
@@ -17,7 +18,7 @@ from anyio import to_thread
 from maitred.mediation.base import EnhancedTool, SourceTool
 from maitred.mediation.lexicon import EMPTY
 from maitred.mediation.sentences import stems
-from maitred.mediation.words import pieces
+from maitred.mediation.words import is_word, pieces
 
 DEPTH: Final = 20
 """How many places of a ranking are read."""
@@ -25,6 +26,7 @@ DEPTH: Final = 20
 SHOWN: Final = 5
 """How many places count: those that a search shows. Lower places change with every new tool."""
 
+_USELESS: Final = "its phrases together find the tool worse"
 _ROUNDS = 4
 _CHANCES = 24
 _MOST_WORDS = 16
@@ -67,10 +69,12 @@ class ProofVerdict:
     """Whether a change is kept. `probes` belong to the changed tool itself.
 
     For a kept change they are final. For a change that was undone they show what it would have done, and
-    `harmed` lists the places that it lowered.
+    `harmed` lists the places that it lowered. `unfit` says why a text does not fit its tool, or that its
+    probes together find it worse.
     """
 
     kept: bool
+    unfit: str = ""
     probes: Sequence[Probe] = ()
     harmed: Sequence[LoweredTool] = ()
 
@@ -99,7 +103,7 @@ def probes(tool: SourceTool) -> Sequence[str]:
     sentences = [_words(text) for text in _sentences(tool.description or tool.title)[:_SENTENCES]]
     parameters = _parameters(tool.input_schema)
     word_lists = [
-        [*pieces(tool.name), *parameters],
+        _name_words(tool),
         *sentences[:1],
         *([word for word in words if not name_stems.issuperset(stems(word))] for words in sentences),
         *([*words[:_LEADING_WORDS], *parameters] for words in sentences[:1]),
@@ -109,11 +113,17 @@ def probes(tool: SourceTool) -> Sequence[str]:
     return list(dict.fromkeys([*queries, *use_cases]))
 
 
+def _name_words(tool: SourceTool) -> list[str]:
+    return [*pieces(tool.name), *_parameters(tool.input_schema)]
+
+
 async def prove(
     before: Sequence[SourceTool],
     after: Sequence[EnhancedTool],
     neighbours: Sequence[SourceTool],
     ranker: Ranker,
+    *,
+    misread: Mapping[int, str] = MappingProxyType({}),
 ) -> list[ProofVerdict | None]:
     """Find the changes that lower no tool; one verdict a tool, `None` for an unchanged one.
 
@@ -125,8 +135,9 @@ async def prove(
         after: The same tools with all changes.
         neighbours: Tools of other servers whose places must not get worse.
         ranker: Ranks as search does.
+        misread: The positions of changes that are not used in any case, with the reason; see `misreadings`.
     """
-    trial = await to_thread.run_sync(_Trial, before, after, neighbours)
+    trial = await to_thread.run_sync(_Trial, before, after, neighbours, misread)
     if trial.kept_changes:
         trial.start(await _rank(ranker, trial.originals, trial, trial.queries))
         await _settle(trial, ranker)
@@ -190,17 +201,30 @@ class _Trial:
     """The state of a proof: which changes are kept. Tools are numbered, the neighbours after the server's."""
 
     def __init__(
-        self, before: Sequence[SourceTool], after: Sequence[EnhancedTool], neighbours: Sequence[SourceTool]
+        self,
+        before: Sequence[SourceTool],
+        after: Sequence[EnhancedTool],
+        neighbours: Sequence[SourceTool],
+        misread: Mapping[int, str],
     ) -> None:
         self.originals: list[SourceTool] = [*before, *neighbours]
         self._after = after
         pairs = enumerate(zip(before, after, strict=True))
-        self.kept_changes = {at for at, (old, new) in pairs if _reads(old) != _reads(new)}
-        self.verdicts: list[ProofVerdict | None] = [None] * len(before)
+        changes = {at for at, (old, new) in pairs if _reads(old) != _reads(new)}
+        self.kept_changes = changes - misread.keys()
+        self.verdicts: list[ProofVerdict | None] = [
+            ProofVerdict(kept=False, unfit=misread[at]) if at in changes & misread.keys() else None
+            for at in range(len(before))
+        ]
         self._own = [probes(tool) for tool in self.originals]
         self._adds = {at: _word_stems(after[at]) ^ _word_stems(before[at]) for at in self.kept_changes}
         self._new = {
             at: list(dict.fromkeys([*self._own[at], *probes(after[at])])) for at in self.kept_changes
+        }
+        self._by_name = {
+            at: " ".join(_name_words(before[at])[:_MOST_WORDS])
+            for at in self.kept_changes
+            if not all(map(is_word, pieces(before[at].name)))
         }
         self._before: _Rankings = {}
         self._now: _Rankings = {}
@@ -230,20 +254,40 @@ class _Trial:
         """
         self._now = {**self._now, **rankings}
         results = {at: self._results(at) for at in range(len(self.originals))}
+        gains = {at: _gain(self._besides_name(at, results[at])) for at in self.kept_changes}
         falls = [
             _Fall(at, probe, self._suspects(at, probe))
             for at, probes_of_tool in results.items()
             for probe in probes_of_tool
-            if probe.is_worse
+            if probe.is_worse and not (gains.get(at, -1) >= 0 and self._may_fall(at, probe))
         ]
-        causes = {at for fall in falls for at in fall.by} if thoroughly else self._find_causes(falls, results)
+        causes = {at for fall in falls for at in fall.by} if thoroughly else self._find_causes(falls, gains)
+        useless = {at for at in self.kept_changes - causes if gains[at] < 0}
         for at in self.kept_changes:
             lowered_tools = [self._harm(fall) for fall in falls if at in causes and at in fall.by]
-            self.verdicts[at] = ProofVerdict(kept=at not in causes, probes=results[at], harmed=lowered_tools)
-        self.kept_changes -= causes
+            self.verdicts[at] = ProofVerdict(
+                kept=at not in causes | useless,
+                unfit=_USELESS if at in useless else "",
+                probes=results[at],
+                harmed=lowered_tools,
+            )
+        self.kept_changes -= causes | useless
         fallen = list(dict.fromkeys(fall.probe.query for fall in falls))
         self._fallen.update(fallen)
         return fallen
+
+    def _may_fall(self, at: int, probe: Probe) -> bool:
+        """Whether a changed tool may lose a place by one phrase, if all together find it as well.
+
+        It stays among the first. By the words of a cryptic name it may fall: agents do not look for
+        `disch pat`, and who types a name gets the tool by it.
+        """
+        is_shown = 0 < probe.after <= SHOWN
+        return at in self.kept_changes and (is_shown or probe.query == self._by_name.get(at))
+
+    def _besides_name(self, at: int, probes_of_tool: Sequence[Probe]) -> Sequence[Probe]:
+        """The probes of a changed tool without the words of its old name."""
+        return [probe for probe in probes_of_tool if probe.query != self._by_name.get(at)]
 
     @property
     def undone_changes(self) -> list[int]:
@@ -251,7 +295,7 @@ class _Trial:
         gains = {
             at: _gain(verdict.probes)
             for at, verdict in enumerate(self.verdicts)
-            if verdict and not verdict.kept
+            if verdict and not verdict.kept and not verdict.unfit
         }
         return sorted(gains, key=lambda at: (-gains[at], at))
 
@@ -261,12 +305,13 @@ class _Trial:
 
     def is_worse(self, rankings: _Rankings) -> bool:
         """Whether one of these queries finds a tool lower than before."""
-        return any(
-            Probe(query=query, before=_place(at, self._before[query]), after=_place(at, now)).is_worse
+        places = (
+            (at, Probe(query=query, before=_place(at, self._before[query]), after=_place(at, now)))
             for query, now in rankings.items()
             for at in self._before[query][:SHOWN]
             if query in self._queries_of(at)
         )
+        return any(probe.is_worse and not self._may_fall(at, probe) for at, probe in places)
 
     def _harm(self, fall: _Fall) -> LoweredTool:
         name, probe = self.originals[fall.tool].name, fall.probe
@@ -294,9 +339,8 @@ class _Trial:
         saying = {at for at in self.kept_changes if not words.isdisjoint(self._adds[at])}
         return suspects or saying or frozenset(self.kept_changes)
 
-    def _find_causes(self, falls: Sequence[_Fall], results: Mapping[int, Sequence[Probe]]) -> set[int]:
+    def _find_causes(self, falls: Sequence[_Fall], gains: Mapping[int, float]) -> set[int]:
         """A small set of changes that explains all falls: most falls first; the more useful change stays."""
-        gains = {at: _gain(results[at]) for at in self.kept_changes}
         open_falls, culprits = list(falls), set[int]()
         while open_falls:
             blame = Counter(at for fall in open_falls for at in fall.by)

@@ -12,13 +12,17 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import anyio
+import structlog
 
 from maitred.mediation.base import EnhancedTool, SourceTool
 from maitred.mediation.memo import MemoEntry, MemoStore
+from maitred.mediation.misreading import misreadings
 from maitred.mediation.proof import LoweredTool, Probe, ProofVerdict, Ranker, prove
 from maitred.model.tools import canonical, content_hash
 
-VERSION: Final = 1
+log = structlog.get_logger(__name__)
+
+VERSION: Final = 2
 """Raise it when the same proposal might be judged differently."""
 
 Verdicts = Sequence[ProofVerdict | None]
@@ -95,7 +99,15 @@ class Proofs:
             near = await anyio.to_thread.run_sync(neighbours)
             if self._ranker is None:
                 self._ranker = await anyio.to_thread.run_sync(self._make_ranker)
-            verdicts = await prove(before, after, near, self._ranker)
+            misread = await anyio.to_thread.run_sync(misreadings, before, after)
+            for at, why in misread.items():
+                log.warning(
+                    "a text does not fit its tool and is not used",
+                    source=source,
+                    tool=before[at].name,
+                    why=why,
+                )
+            verdicts = await prove(before, after, near, self._ranker, misread=misread)
             answer = canonical([asdict(verdict) if verdict else None for verdict in verdicts])
             await self._store.save({key: MemoEntry(answer=answer, at=self._clock())})
             return verdicts
@@ -128,6 +140,7 @@ def _decode(memory: MemoEntry, count: int) -> Verdicts | None:
 def _verdict(row: Any) -> ProofVerdict:
     return ProofVerdict(
         kept=bool(row["kept"]),
+        unfit=str(row["unfit"]),
         probes=tuple(Probe(**probe) for probe in row["probes"]),
         harmed=tuple(LoweredTool(**harm) for harm in row["harmed"]),
     )

@@ -31,11 +31,11 @@ from maitred.model.tools import RawTool as ServerTool
 
 log = structlog.get_logger(__name__)
 
-State = Literal["same", "used", "accepted", "rejected", "harmful", "unproven"]
+State = Literal["same", "used", "accepted", "rejected", "unfit", "harmful", "unproven"]
 """The state of a proposal.
 
-`same`: there is none. `used`: it is used. `accepted`, `rejected`: an operator decided so. `harmful`: search
-would get worse with it. `unproven`: there is no proof yet.
+`same`: there is none. `used`: it is used. `accepted`, `rejected`: an operator decided so. `unfit`: its text
+does not fit the tool. `harmful`: search would get worse with it. `unproven`: there is no proof yet.
 """
 
 _NONE: Final = "none"
@@ -382,11 +382,17 @@ def _world(drafts: Sequence[Proposal]) -> tuple[list[SourceTool], list[EnhancedT
 
 def _apply_verdicts(drafts: Sequence[Proposal], verdicts: Verdicts) -> list[Proposal]:
     return [
-        replace(proposal, verdict=verdict, state="used" if verdict is None or verdict.kept else "harmful")
+        replace(proposal, verdict=verdict, state=_proven_state(verdict))
         if proposal.state == "unproven"
         else proposal
         for proposal, verdict in zip(drafts, verdicts, strict=True)
     ]
+
+
+def _proven_state(verdict: ProofVerdict | None) -> State:
+    if verdict is None or verdict.kept:
+        return "used"
+    return "unfit" if verdict.unfit else "harmful"
 
 
 async def _apply_hook(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:

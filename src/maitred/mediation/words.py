@@ -83,6 +83,36 @@ def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool =
     return SpelledName(words=tuple(words), is_spelled_out=words != own, is_guess=not certain)
 
 
+def possible_meanings(
+    piece: str, near: AbstractSet[str], far: AbstractSet[str] = frozenset(), *, is_first: bool = False
+) -> list[tuple[str, ...]]:
+    """What a piece of a name may mean, each as words; empty if it is unknown.
+
+    Args:
+        piece: The piece, in lower case.
+        near: The words of the tool around it, see `certain_words`.
+        far: The words of the other tools of the server, which decide only if those of the tool do not.
+        is_first: It is the first piece of a tool's name.
+    """
+    if is_first and (reading := _by_place(piece, FIRST)):
+        return [tuple(reading.split())]
+    if reading := _by_context(piece, near) or _by_context(piece, far):
+        return [tuple(reading.split())]
+    if piece in BY_CONTEXT:
+        return [tuple(meaning.split()) for meaning, needs in BY_CONTEXT[piece] if needs != FIRST]
+    words, _ = _certain(piece, joined_verbs=is_first)
+    is_known = words != (piece,) or piece in ACRONYMS or is_word(piece)
+    return [words] if is_known else []
+
+
+def is_short_for(piece: str, word: str) -> bool:
+    """Whether a piece may be an abbreviation of a word: its letters in order, from the first one."""
+    if len(piece) >= len(word) or piece[:1] != word[:1]:
+        return False
+    letters = iter(word)
+    return all(letter in letters for letter in piece)
+
+
 def display_word(word: str) -> str:
     """A word in the form for the middle of a sentence: acronyms in capitals."""
     stem = word[:-1] if word[-1:] == "s" and word not in ACRONYMS else word
@@ -188,7 +218,7 @@ def _nouns(text: str) -> tuple[str, ...]:
     return ()
 
 
-def _skeleton(word: str) -> str:
+def skeleton(word: str) -> str:
     """A word without vowels, except the first letter, and without doubled letters."""
     return _DOUBLED.sub(r"\1", word[:1] + "".join(letter for letter in word[1:] if letter not in _VOWELS))
 
@@ -196,7 +226,7 @@ def _skeleton(word: str) -> str:
 def _skeletons(words: AbstractSet[str]) -> Mapping[str, str]:
     found: dict[str, list[str]] = {}
     for word in words:
-        found.setdefault(_skeleton(word), []).append(word)
+        found.setdefault(skeleton(word), []).append(word)
     return {bones: of[0] for bones, of in found.items() if len(of) == 1 and len(bones) >= _MIN_SKELETON}
 
 

@@ -33,6 +33,7 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
+from maitred.surfaces.cli.eval_traps import traps
 from maitred.wording import count_of
 
 if TYPE_CHECKING:  # it brings the rules, which `--help` need not wait for
@@ -150,6 +151,7 @@ eval_app = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     eval_app.command("poison")(poison)
+    eval_app.command("traps")(traps)
     app.add_typer(eval_app, name="eval")
 
 

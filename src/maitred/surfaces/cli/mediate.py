@@ -49,6 +49,7 @@ _STATES = {
     "used": "used",
     "accepted": "used, as you accepted it",
     "rejected": "not used, as you rejected it",
+    "unfit": "not used: its text does not fit the tool",
     "harmful": "not used: search would get worse",
     "unproven": "not used until it is proven",
 }
@@ -184,6 +185,8 @@ def _show(one: "ToolDiff") -> None:
             _show_schema(before, after)
         else:
             _say(f"{field}: {_told(before)} -> {_told(after)}")
+    if verdict and verdict.unfit:
+        _say(f"unfit: {verdict.unfit}", style="red")
     for probe in verdict.probes[:_MOST_PROBES] if verdict else ():
         _say(f"found by {probe.query!r}: {_place(probe.before)} -> {_place(probe.after)}")
     for harm in verdict.harmed if verdict else ():
