@@ -22,7 +22,7 @@ KeptAnswers = Literal["none", "menu", "all"]
 MOST_CHARACTERS: Final = 50_000
 """How much of one answer is kept."""
 MEBIBYTE: Final = 1024 * 1024
-CHARACTERS_PER_TOKEN: Final = 4
+_CHARACTERS_PER_TOKEN: Final = 4
 """By which the tokens of answers of tools are estimated: they may be long, so they are not counted."""
 _DIGEST_CHARS: Final = 32
 _LOOK_AFTER: Final = 256 * 1024
@@ -60,7 +60,7 @@ def tokens_of(answer: Mapping[str, Any]) -> int:
     content = answer.get("content")  # as its server sent it, perhaps in a wrong shape
     blocks = content if isinstance(content, list) else ()
     texts = (block.get("text") for block in blocks if isinstance(block, Mapping))
-    return sum(len(text) for text in texts if isinstance(text, str)) // CHARACTERS_PER_TOKEN
+    return sum(len(text) for text in texts if isinstance(text, str)) // _CHARACTERS_PER_TOKEN
 
 
 def text_of(answer: Mapping[str, Any]) -> str:

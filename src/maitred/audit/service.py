@@ -8,7 +8,7 @@ soon afterwards. `maitred.audit.log` writes the lines.
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import anyio
 import structlog
 
-from maitred.audit.answers import CHARACTERS_PER_TOKEN, MEBIBYTE, KeptText, text_of, tokens_of
+from maitred.audit.answers import MEBIBYTE, KeptText, text_of, tokens_of
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.config.settings import Audit
@@ -61,10 +61,14 @@ class RequestContext:
 
 
 class AuditService:
-    """Writes to an audit trail, if the settings say so, and reads it."""
+    """Writes to an audit trail, if the settings say so, and reads it.
 
-    def __init__(self, trail: AuditLog, settings: Audit) -> None:
+    `estimate` counts the tokens of an error, as the ledger does.
+    """
+
+    def __init__(self, trail: AuditLog, settings: Audit, *, estimate: Callable[[str], int]) -> None:
         self.trail = trail
+        self.estimate = estimate
         self._settings = settings
         self._configure(settings)
 
@@ -393,7 +397,7 @@ class Entry:
         """Record a refusal or a fault; what an agent reads of it is its text."""
         text = "" if self._about.chain_id or self._action != "call" else str(error)
         kept = text if self._auditing.keeps_tool_answers else ""
-        await self._end(error.code, tokens=-(-len(text) // CHARACTERS_PER_TOKEN), text=kept)
+        await self._end(error.code, tokens=self._auditing.estimate(text), text=kept)
 
     @property
     def request_id(self) -> str:
