@@ -58,9 +58,12 @@ class KeptText:
 def tokens_of(answer: Mapping[str, Any]) -> int:
     """The tokens of the texts of a result of `tools/call`, by their length alone."""
     content = answer.get("content")  # as its server sent it, perhaps in a wrong shape
-    blocks = content if isinstance(content, list) else ()
-    texts = (block.get("text") for block in blocks if isinstance(block, Mapping))
-    return sum(len(text) for text in texts if isinstance(text, str)) // _CHARACTERS_PER_TOKEN
+    characters = 0
+    for block in content if isinstance(content, list) else ():
+        text = block.get("text") if isinstance(block, dict) else None
+        if isinstance(text, str):
+            characters += len(text)
+    return characters // _CHARACTERS_PER_TOKEN
 
 
 def text_of(answer: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ class AuditEntry(NamedTuple):
         token: The id of the token that allowed it.
         client: What the client calls itself, unverified.
         version: The version that the client says it has.
-        project: The folder that the client works in, where its program told it.
+        project: The folder that the client works in, where its program said that.
         published: The name in the request, if it is not `tool`.
         via: The tool of the menu by which a tool was called.
         action: A stable word, such as `call` or `approve`.

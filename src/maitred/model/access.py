@@ -174,7 +174,7 @@ class Viewer:
 
     @property
     def project(self) -> str:
-        """The folder that the client works in; empty where nothing told it, as over HTTP."""
+        """The folder that the client works in; empty where no program said it, as over HTTP."""
         return self.folder or self.start.folder
 
     @property

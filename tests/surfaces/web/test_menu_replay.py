@@ -17,9 +17,10 @@ from tests.surfaces.web.held import HOLDS_BUYING, holding
 from tests.surfaces.web.rig import SOON_S, House, opened, tool
 from tests.surfaces.web.test_call import words_of
 
-from maitred.config.settings import Audit, ToolChoice
+from maitred.config.settings import Audit
 from maitred.errors import ToolWithheldError
 from maitred.model.access import LOCAL_USER
+from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolCall, ToolKey
 from maitred.surfaces.mcp.server import McpSurface
 
@@ -58,7 +59,7 @@ class Agent:
 async def work(house: House, mode: str = "legacy") -> list[Step]:
     """What an agent does in one session."""
     server = McpSurface(house.gateway, viewer=replace(LOCAL_USER, folder=PROJECT)).server
-    async with Client(server, mode=mode, client_info=EDITOR) as client:  # type: ignore[arg-type]
+    async with Client(server, mode=mode, client_info=EDITOR) as client:
         agent = Agent(client=client)
         await agent.call("search_tools", phrases=["look at the goods", SECRET])
         await agent.call("search_tools", phrases=["zebra quantum xylophone"])

@@ -137,6 +137,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         **fields,
         "sessions": work_sessions(found.lines),
         "fine": SUCCESSES,
+        "own_ms": own_ms,
         "spans": _SPANS,
         "outcomes": _OUTCOMES,
         "is_filtered": any(fields.values()),
