@@ -69,7 +69,7 @@ async def test_a_client_with_a_gateway_of_its_own_has_the_folder_of_that(tmp_pat
     project = tmp_path / "own project"
     project.mkdir()
     config = config_in(tmp_path)
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": LEGACY},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": SEARCH},
