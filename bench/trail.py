@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from maitred.audit import hash_chain
+from maitred.audit.line_index import NOTHING_FOUND
 from maitred.audit.log import AuditLog
 from maitred.model.tools import Tool
 from maitred.storage.database import Database, DriverConnection
@@ -29,6 +30,10 @@ _SURFACES: Final = ("mcp", "mcp", "mcp", "http")
 _BATCH: Final = 1_000
 _LIST_TOKENS: Final = 570
 _RESULT_TOKENS: Final = 250
+_PROJECTS: Final = ("shop", "website", "ledger", "tools", "notes")
+_SHOWN: Final = 5
+_FOUND: Final = 0.9
+"""The share of searches that find something."""
 
 
 @dataclass(kw_only=True)
@@ -84,8 +89,11 @@ def _session(number: int, now: datetime, tools: Sequence[Tool], of: int, length:
         "who": f"person-{number % _PRINCIPALS}",
         "token": f"t{number % _PRINCIPALS}",
         "client": _CLIENTS[number // _PRINCIPALS % len(_CLIENTS)],
+        "version": f"1.{number % 7}.0",
         "surface": _SURFACES[number // _PRINCIPALS % len(_SURFACES)],
     }
+    if about["surface"] == "mcp":
+        about["project"] = f"/home/person-{number % _PRINCIPALS}/{_PROJECTS[number % len(_PROJECTS)]}"
     chosen = rng.sample(tools, min(_OF_SESSION, len(tools)))
     made: list[_Line] = []
     while len(made) < length:
@@ -104,6 +112,8 @@ def _act(rng: random.Random, about: Mapping[str, str], tools: Sequence[Tool], pl
         body = {"action": "chain", **_hashed(rng), "outcome": "ok", "detail": "3 calls", "ms": 41.5}
         return [*inner, _line(inner[0].tool, {**about, **body, **request, **chain})]
     call = _call(rng, about, rng.choice(tools), request)
+    if place % 7 == 3:  # noqa: PLR2004  # what an agent asks before it calls
+        return [_search(rng, about, tools)]
     if place % 9 == 8:  # noqa: PLR2004  # some
         begun = {name: value for name, value in call.line.items() if name != "ms"} | {"outcome": "begun"}
         call.begins = _line(call.tool, begun)
@@ -114,8 +124,20 @@ def _act(rng: random.Random, about: Mapping[str, str], tools: Sequence[Tool], pl
 def _call(rng: random.Random, about: Mapping[str, str], tool: Tool, more: Mapping[str, str]) -> _Line:
     names = {"server": tool.server, "tool": tool.key.name, "published": tool.name}
     outcome = rng.choices(("ok", "tool_error", "timeout"), (94, 4, 2))[0]
-    ms = {"ms": round(rng.expovariate(1 / 80), 1)}
-    return _line(tool, {**about, "action": "call", **names, **_hashed(rng), "outcome": outcome, **ms, **more})
+    took = {"ms": round(rng.expovariate(1 / 80), 1), "tokens": rng.randrange(20, 900)}
+    names |= {"via": "call_tool"}
+    return _line(
+        tool, {**about, "action": "call", **names, **_hashed(rng), "outcome": outcome, **took, **more}
+    )
+
+
+def _search(rng: random.Random, about: Mapping[str, str], tools: Sequence[Tool]) -> _Line:
+    """A search that showed some tools, or found none."""
+    found = rng.random() < _FOUND
+    shown = {"shown": [tool.name for tool in rng.sample(tools, min(_SHOWN, len(tools)))]} if found else {}
+    outcome = "ok" if found else NOTHING_FOUND
+    body = {"action": "search", "published": "search_tools", **_hashed(rng), "outcome": outcome, "ms": 6.5}
+    return _line(tools[0], {**about, **body, "tokens": rng.randrange(100, 700), **shown})
 
 
 def _line(tool: Tool, line: dict[str, Any]) -> _Line:

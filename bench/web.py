@@ -308,6 +308,8 @@ def _queries(parts: Mapping[str, str], unused: str, replayed: str) -> Mapping[st
         "activity": [
             asked("activity", tool=parts["tool"]),
             asked("activity", who="person-7", outcome="failed"),
+            asked("activity", project="website"),
+            asked("activity", project="website", outcome="nothing_found"),
             (f"{BASE}/activity?tool, never called", f"{BASE}/activity?tool=no-such-tool"),
         ],
         "replay": [asked("replay", of=replayed)],

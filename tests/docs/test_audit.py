@@ -10,7 +10,7 @@ import pytest
 from tests.catalog.databases import new_catalog
 from tests.surfaces.cli.rig import runner, write
 
-from maitred.audit import log, service
+from maitred.audit import answers, log, service
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.audit.masking import mask_text
 from maitred.calls import screening
@@ -85,6 +85,13 @@ def test_the_settings_and_figures_of_the_pages_are_the_real_ones() -> None:
     """Values that may be chosen, what is kept of arguments, how many lines wait, what is read of answers."""
     for value in get_args(hints(Audit)["arguments"]):
         assert f"`{value}`" in PAGE or f"audit.arguments: {value}" in PAGE
+    assert named(PAGE.partition("## Texts of answers")[2].partition("Secrets are")[0]) == set(
+        get_args(hints(Audit)["answers"])
+    )
+    assert f"first {answers.MOST_CHARACTERS:,} characters" in PAGE
+    assert f"`audit.answers_days` ({Audit().answers_days})" in PAGE
+    assert f"`audit.answers_mib` ({Audit().answers_mib})" in PAGE
+    assert f"at most {service._MOST_SHOWN}" in PAGE
     assert f"({Audit().keep_days})" in PAGE
     assert f"up to {log._MAX_WAITING:,} lines wait" in PAGE
     assert f"more than {log._MAX_ARGUMENTS:,} bytes stay a hash" in PAGE

@@ -118,7 +118,7 @@ async def test_what_may_change_something_has_a_line_before_and_one_after_it(tmp_
     told = {"published": "desk__write", "tool": "write"}
     assert found[:2] == [
         {**WHAT, **told, "seq": 1, "outcome": "begun"},
-        {**WHAT, **told, "seq": 2, "outcome": "ok", "begun": 1},
+        {**WHAT, **told, "seq": 2, "outcome": "ok", "tokens": 2, "begun": 1},
     ]
     assert [(line["tool"], line["outcome"], line.get("begun", 0)) for line in found[2:]] == [
         ("fail", "begun", 0),

@@ -16,7 +16,7 @@ from maitred.chains.answer import check_answer
 from maitred.config.settings import Admission
 from maitred.disclosure.budget import estimate
 from maitred.errors import NotAllowedError, NotFoundError
-from maitred.gateway import Gateway, SectionChange, ToolChange
+from maitred.gateway import NOT_ASKED, Gateway, SectionChange, ToolChange
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.search_reasons import TrialText
 from maitred.model.access import Grant, Scope, Viewer
@@ -47,11 +47,14 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "forget": OWN,
     "grant_of": "says whose a token is, before there is a viewer",
     "audit_request": WRITES,
-    "chain_result": OWN,
+    "record_menu_answer": WRITES,
     "outline_of": OWN,
     "tokens_of": OWN,
     **dict.fromkeys(
-        (f"auditing.{name}" for name in ("note", "record", "note_act", "call", "request", "entry", "chain")),
+        (
+            f"auditing.{name}"
+            for name in ("note", "record", "note_act", "call", "menu", "request", "entry", "chain")
+        ),
         WRITES,
     ),
     "auditing.require": "is what refuses",
@@ -109,6 +112,12 @@ GIVEN: Final[Mapping[str, Any]] = {
     "arguments": {},
     "context": None,
     "keys": (),
+    "digests": ["0f"],
+    "timeout_ms": 1_000,
+    "max_output_size": 1_000,
+    "dry_run": False,
+    "caller": NOT_ASKED,
+    "request_id": "r1",
 }
 """A value for each parameter without default, by its name."""
 OF_SERVERS: Final = {"watched_server"}

@@ -151,7 +151,7 @@ class NotingAudit(AuditService):
     """Keeps what it is given to note, and has no trail."""
 
     def __init__(self, trail: AuditLog) -> None:
-        super().__init__(trail, Audit(enabled=False))
+        super().__init__(trail, Audit(enabled=False), estimate=len)
         self.noted: list[AuditEntry] = []
 
     def note_act(self, act: AuditEntry) -> None:

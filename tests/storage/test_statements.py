@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from maitred.access import token_store
 from maitred.admission import allow_list, registry
+from maitred.audit import answers as audit_answers
 from maitred.audit import hash_chain, line_index
 from maitred.backends.oauth import vault
 from maitred.catalog import store
@@ -51,6 +52,11 @@ def put_observation(insert: Insert) -> sa.ClauseElement:
     return made.on_conflict_do_update(index_elements=["server", "raw_name"], set_=fresh)
 
 
+def put_answer(insert: Insert) -> sa.ClauseElement:
+    made = insert(t.audit_answers)
+    return made.on_conflict_do_update(index_elements=["digest"], set_={"at": made.excluded.at})
+
+
 def lines_with_terms(count: int) -> sa.Select[tuple[object, ...]]:
     """Lines of the audit trail that have so many terms."""
     one = t.audit_terms.alias("term_1")
@@ -65,7 +71,7 @@ def lines_with_terms(count: int) -> sa.Select[tuple[object, ...]]:
     return found.order_by(one.c.seq.desc()).limit(1)
 
 
-A, E, T, U = t.audit.c, t.audit_ends.c, t.audit_terms.c, t.usage.c
+A, E, R, T, U = t.audit.c, t.audit_ends.c, t.audit_answers.c, t.audit_terms.c, t.usage.c
 EVENT = columns(t.approvals, ["kind", "manifest", "image", "definition", "who", "why", "at"])
 X = "x"
 CAST = re.compile(r"::[A-Z]+")
@@ -216,7 +222,7 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         hash_chain._LATEST,
         lambda _: (
             sa.select(A.seq, A.at, A.body)
-            .where(A.seq < 1, A.seq >= 1, A.at >= X, *(A.body.like(X) for _ in range(6)))
+            .where(A.seq < 1, A.seq >= 1, A.at >= X, *(A.body.like(X) for _ in range(7)))
             .order_by(A.seq.desc())
             .limit(1)
         ),
@@ -240,6 +246,21 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
     "audit terms: known": (
         line_index._KNOWN,
         lambda _: sa.select(T.seq).where(T.term == 1, T.seq >= 1, T.seq <= 1),
+    ),
+    "audit answers: add": (audit_answers._ADD, put_answer),
+    "audit answers: get": (
+        audit_answers._GET,
+        lambda _: sa.select(R.body).where(R.digest == X, R.at >= X),
+    ),
+    "audit answers: total": (audit_answers._TOTAL, lambda _: sa.select(sa.func.sum(R.bytes))),
+    "audit answers: oldest": (
+        audit_answers._OLDEST,
+        lambda _: sa.select(R.at, R.bytes).order_by(R.at).limit(1),
+    ),
+    "audit answers: drop": (audit_answers._DROP, lambda _: sa.delete(t.audit_answers).where(R.at < X)),
+    "audit answers: drop up to": (
+        audit_answers._DROP_UP_TO,
+        lambda _: sa.delete(t.audit_answers).where(R.at <= X),
     ),
     "audit: naming": (
         hash_chain._NAMING,

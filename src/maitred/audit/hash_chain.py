@@ -37,7 +37,7 @@ _LATEST: Final = (
     "SELECT audit.seq, audit.at, audit.body FROM audit"
     " WHERE audit.seq < ? AND audit.seq >= ? AND audit.at >= ?"
     " AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ?"
-    " AND audit.body LIKE ? AND audit.body LIKE ? ORDER BY audit.seq DESC LIMIT ?"
+    " AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ? ORDER BY audit.seq DESC LIMIT ?"
 )
 _NAMING: Final = "SELECT audit.body FROM audit WHERE audit.seq > ? AND audit.body LIKE ?"
 _ADD_MARK: Final = "INSERT INTO audit_ends (name, seq, digest) VALUES (?, ?, ?)"
@@ -100,13 +100,15 @@ class Verification:
 class AuditFilter:
     """Which lines to return: not older than `since` (ISO 8601, UTC), of a principal, of a tool or server.
 
-    `client` is the name that a client gives itself, `chain` the id of a chain or its beginning. `outcome` is
-    one of the trail, or `failed` for all that are no success.
+    `client` is the name that a client gives itself, `project` the folder of a client or the name of that
+    folder, `chain` the id of a chain or its beginning. `outcome` is one of the trail, or `failed` for all
+    that are no success.
     """
 
     since: str = ""
     who: str = ""
     client: str = ""
+    project: str = ""
     server: str = ""
     tool: str = ""
     outcome: str = ""
@@ -125,6 +127,7 @@ class AuditFilter:
             _pattern("", self.tool),
             _pattern("outcome", outcome),
             _pattern("chain_id", self.chain, is_whole=False),
+            _pattern("project", self.project, is_end=True),
         ]
 
     def terms(self) -> Sequence[int]:
@@ -136,6 +139,7 @@ class AuditFilter:
             outcome=self.outcome,
             who=self.who,
             client=self.client,
+            project=self.project,
         )
 
 
@@ -147,16 +151,17 @@ class AuditLines:
     before: int = 0
 
 
-def _pattern(field: str, value: str, *, is_whole: bool = True) -> str:
+def _pattern(field: str, value: str, *, is_whole: bool = True, is_end: bool = False) -> str:
     """A pattern for `LIKE` of lines with a value, in one field or in any; without a value, of every line.
 
-    Characters that a pattern, or JSON, could write otherwise match any character.
+    With `is_end`, the field may begin with something else. Characters that a pattern, or JSON, could write
+    otherwise match any character.
     """
     if not value:
         return "%"
     text = json.dumps(value)[1:-1]
     end = '"' if is_whole and len(text) <= _MOST_PATTERN else ""
-    start = f'{field}":"' if field else ':"'
+    start = (f'{field}":"' if field else ':"') + ("%" if is_end else "")
     return f"%{start}{_NO_LETTER.sub('_', text[:_MOST_PATTERN])}{end}%"
 
 
@@ -358,6 +363,9 @@ def _matches(line: Mapping[str, Any], criteria: AuditFilter) -> bool:
     if criteria.who not in ("", line.get("who")) or criteria.client not in ("", line.get("client")):
         return False
     if criteria.server not in ("", line.get("server")):
+        return False
+    project = str(line.get("project", ""))
+    if criteria.project not in ("", project, line_index.folder_name(project)):
         return False
     if (criteria.tool and criteria.tool not in names) or not _chain_of(line).startswith(criteria.chain):
         return False

@@ -6,6 +6,7 @@ each line that is found is compared with the filter.
 """
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -17,12 +18,14 @@ BEGUN: Final = "begun"
 """The outcome of the line that says that an act begins."""
 FAILED: Final = "failed"
 """The filter for every outcome that is no success."""
-SUCCESSES: Final = frozenset({"ok", BEGUN, "input_required", "registered", "changed"})
+NOTHING_FOUND: Final = "nothing_found"
+"""The outcome of a search that answered, and had no relevant tool."""
+SUCCESSES: Final = frozenset({"ok", BEGUN, "input_required", "registered", "changed", "held", NOTHING_FOUND})
 """The outcomes of acts that did what they should, or still may."""
 NumberedLine = tuple[int, Mapping[str, Any]]
 """A line with its number."""
 _NAMES: Final = ("server", "tool", "published")
-_PLAIN: Final = ("who", "client", "begun")
+_PLAIN: Final = ("who", "client", "begun", "project")
 _CHAIN_CHARS: Final = 8
 """A chain is found by so many characters of its id, and by more."""
 _NO_TERM: Final = frozenset({"", "ok", BEGUN})
@@ -33,7 +36,7 @@ _KNOWN: Final = (
     "SELECT audit_terms.seq FROM audit_terms"
     " WHERE audit_terms.term = ? AND audit_terms.seq >= ? AND audit_terms.seq <= ?"
 )
-_MOST_TERMS: Final = 6
+_MOST_TERMS: Final = 7
 _MOST_TERMS_KEPT: Final = 4_096
 """The same few names are in most lines."""
 
@@ -75,10 +78,17 @@ def _term(field: str, value: str) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest()) >> 1
 
 
+def folder_name(path: str) -> str:
+    """The last part of a path, by which a person names a project."""
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+
+
 def terms_of(line: Mapping[str, Any]) -> set[int]:
     """By which terms a line is found."""
     terms = {term_of("name", line[field]) for field in _NAMES if line.get(field)}
     terms.update(term_of(field, line[field]) for field in _PLAIN if line.get(field))
+    if project := str(line.get("project", "")):
+        terms.add(term_of("project", folder_name(project)))
     if chain := str(line.get("chain_id", "")):
         terms.add(term_of("chain", chain[:_CHAIN_CHARS]))
     outcome = str(line.get("outcome", ""))
@@ -89,7 +99,9 @@ def terms_of(line: Mapping[str, Any]) -> set[int]:
     return terms
 
 
-def wanted_terms(*, chain: str, tool: str, server: str, outcome: str, who: str, client: str) -> Sequence[int]:
+def wanted_terms(
+    *, chain: str, tool: str, server: str, outcome: str, who: str, client: str, project: str
+) -> Sequence[int]:
     """The terms that all lines of a filter have, those of few lines first; none if it needs all lines."""
     fields = (
         ("chain", chain[:_CHAIN_CHARS] if len(chain) >= _CHAIN_CHARS else ""),
@@ -98,6 +110,7 @@ def wanted_terms(*, chain: str, tool: str, server: str, outcome: str, who: str, 
         ("outcome", "" if outcome in _NO_TERM else outcome),
         ("who", who),
         ("client", client),
+        ("project", project),
     )
     return list(dict.fromkeys(term_of(field, value) for field, value in fields if value))
 

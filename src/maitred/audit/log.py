@@ -2,8 +2,8 @@
 
 `record` returns when the line survives the end of this process; changes use it before their answer leaves.
 `note` costs almost nothing and is written soon after; reads use it. Both keep the order of calls, and waiting
-lines share a transaction. Arguments are stored as a hash, or in full with their secrets masked. The database
-opens with the first line.
+lines share a transaction. Arguments are stored as a hash, or in full with their secrets masked. Texts of
+answers are stored beside the lines, if at all. The database opens with the first line.
 """
 
 import hashlib
@@ -17,7 +17,8 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 import anyio
 
-from maitred.audit import hash_chain
+from maitred.audit import answers, hash_chain
+from maitred.audit.answers import AnswerTexts, KeptText
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.masking import mask_value
 from maitred.errors import StoreError
@@ -31,6 +32,8 @@ _LEAVE_S: Final = 12.0
 _CLOSE_S: Final = 2.0
 _MAX_WAITING: Final = 20_000
 _MAX_ARGUMENTS: Final = 20_000
+_MAX_WAITING_TEXT: Final = 4_000_000
+"""Characters of answers that may wait; the lines of further ones have no text."""
 _MOST_UNINDEXED: Final = 2_000
 """So many lines are read one by one before they are indexed: most processes never write as many."""
 _PATIENCE: Final = WriteOptions(wait_s=2.0)
@@ -46,11 +49,20 @@ class AuditEntry(NamedTuple):
     Args:
         token: The id of the token that allowed it.
         client: What the client calls itself, unverified.
+        version: The version that the client says it has.
+        project: The folder that the client works in, where its program said that.
         published: The name in the request, if it is not `tool`.
+        via: The tool of the menu by which a tool was called.
         action: A stable word, such as `call` or `approve`.
         outcome: `ok`, `begun`, or an error code.
         detail: More about the outcome, in words.
         arguments: Any JSON value.
+        ms: How long it took, with the time that it waited for a person.
+        waited_ms: How much of that it waited for the decision of a person.
+        tokens: What an agent read of the answer, estimated.
+        shown: The published names of tools in an answer of the menu, in their order.
+        more: How many further names the answer has.
+        answer: The text that the agent read; the line has its digest. Empty if it is not to be kept.
         begun: The number of the line that recorded the start of this act; 0 if there is none.
     """
 
@@ -58,15 +70,23 @@ class AuditEntry(NamedTuple):
     action: str
     token: str = ""
     client: str = ""
+    version: str = ""
+    project: str = ""
     surface: str = ""
     server: str = ""
     tool: str = ""
     published: str = ""
+    via: str = ""
     arguments: Any = None
     outcome: str = "ok"
     detail: str = ""
     cached: bool = False
     ms: float = 0.0
+    waited_ms: float = 0.0
+    tokens: int = 0
+    shown: Sequence[str] = ()
+    more: int = 0
+    answer: str = ""
     request_id: str = ""
     chain_id: str = ""
     begun: int = 0
@@ -74,9 +94,10 @@ class AuditEntry(NamedTuple):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Waiting:
-    """A line that is not written yet; `seq` is its number afterwards."""
+    """A line that is not written yet; `seq` is its number afterwards, `answer` the text beside it."""
 
     line: Mapping[str, Any]
+    answer: str = ""
     seq: int = 0
 
 
@@ -99,6 +120,8 @@ class AuditLog(anyio.AsyncContextManagerMixin):
     ) -> None:
         self._database = database
         self._key = key
+        self._texts = AnswerTexts(key)
+        self._waiting_text = 0
         self.arguments: KeptArguments = arguments
         self._clock = clock
         self._waiting: list[_Waiting] = []
@@ -146,12 +169,16 @@ class AuditLog(anyio.AsyncContextManagerMixin):
 
     def _add(self, act: AuditEntry) -> _Waiting:
         waiting = _Waiting(line=self._line(act))
+        if act.answer and self._waiting_text + len(act.answer) <= _MAX_WAITING_TEXT:
+            waiting.answer = act.answer[: answers.MOST_CHARACTERS + 1]
+            self._waiting_text += len(waiting.answer)
         self._waiting.append(waiting)
         self._drop_excess()
         return waiting
 
     def _drop_excess(self) -> None:
         if (excess := len(self._waiting) - _MAX_WAITING) > 0:
+            self._waiting_text -= sum(len(waiting.answer) for waiting in self._waiting[:excess])
             del self._waiting[:excess]
             self._lost_count += excess
 
@@ -159,6 +186,7 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         line: dict[str, Any] = {"at": self._time()}
         line.update([item for item in zip(AuditEntry._fields, act, strict=True) if item[1]])
         line.pop("arguments", None)
+        line.pop("answer", None)
         line.update(self._kept_arguments(act.arguments))
         return line
 
@@ -187,15 +215,16 @@ class AuditLog(anyio.AsyncContextManagerMixin):
                 return
             acts, self._waiting, lost_count = self._waiting, [], self._lost_count
             lines = [*self._lost_line(lost_count), *(waiting.line for waiting in acts)]
+            has_texts = any(waiting.answer for waiting in acts)
+            write = partial(self._write_with_texts if has_texts else self._write, lines, acts)
             first = 0
             try:
                 with anyio.CancelScope(shield=True):  # whether it was written has to be known
-                    first = await self._writer.write(
-                        lambda connection: hash_chain.append(connection, lines, self._key), rows=len(lines)
-                    )
+                    first = await self._writer.write(write, rows=len(lines), is_small=not has_texts)
             finally:
                 if first:
                     self._lost_count -= lost_count
+                    self._waiting_text -= sum(len(waiting.answer) for waiting in acts)
                     for number, waiting in enumerate(acts, first + len(lines) - len(acts)):
                         waiting.seq = number
                     self._note_unindexed(self._unindexed + len(lines))
@@ -205,15 +234,29 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         if target and not target.seq:
             raise StoreError(self._database.name, "too much waits to be written")
 
+    def _write(
+        self, lines: Sequence[Mapping[str, Any]], _: Sequence[_Waiting], connection: DriverConnection
+    ) -> int:
+        return hash_chain.append(connection, lines, self._key)
+
+    def _write_with_texts(
+        self, lines: Sequence[Mapping[str, Any]], acts: Sequence[_Waiting], connection: DriverConnection
+    ) -> int:
+        """Write lines, with the texts beside those of the acts, which are the last; masking takes a while."""
+        texts = [(act.line["at"], act.answer) for act in acts if act.answer]
+        digests = iter(self._texts.add(connection, texts))
+        lost = lines[: len(lines) - len(acts)]
+        with_texts = [{**act.line, "answer": next(digests)} if act.answer else act.line for act in acts]
+        return self._write([*lost, *with_texts], acts, connection)
+
     def _lost_line(self, count: int) -> Sequence[Mapping[str, Any]]:
         detail = f"lost {count_of(count, 'act')}: the file could not be written for too long"
         return [{"at": self._time(), "who": "maitred", "action": "lose", "detail": detail}] if count else []
 
     async def prune(self, older_than_days: int, *, who: str) -> int:
         """Delete lines older than so many days and record that; returns how many. The rest stays valid."""
-        before = (self._clock() - timedelta(days=older_than_days)).astimezone(UTC)
+        at = self._before(older_than_days)
         note = {"at": self._time(), "who": who, "action": "prune", "outcome": "ok"}
-        at = before.isoformat(timespec="milliseconds")
         total, count = 0, hash_chain.MOST_DROPPED
         while count == hash_chain.MOST_DROPPED:
             async with self._lock:
@@ -267,6 +310,30 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         found, waiting = await self._database.read_driver(read)
         self._note_unindexed(waiting)
         return found
+
+    # --- texts of answers ---------------------------------------------------------------------------------
+
+    def bound_answers(self, *, most_bytes: int) -> None:
+        """Set how much space texts of answers may take."""
+        self._texts.most_bytes = most_bytes
+
+    async def answers(self, digests: Sequence[str], *, newer_than_days: int) -> Mapping[str, KeptText]:
+        """The texts of lines that are still there, by what the lines have of them."""
+        since = self._before(newer_than_days)
+        return await self._database.read_driver(
+            lambda connection: self._texts.get(connection, digests, since)
+        )
+
+    async def prune_answers(self, older_than_days: int) -> int:
+        """Delete the texts of answers that are older than so many days; returns how many."""
+        at = self._before(older_than_days)
+        return await self._database.write_driver(
+            lambda connection: answers.drop_before(connection, at), _PATIENCE
+        )
+
+    def _before(self, days: int) -> str:
+        """The time so many days ago, in the form of lines."""
+        return (self._clock() - timedelta(days=days)).astimezone(UTC).isoformat(timespec="milliseconds")
 
     # --- the index ----------------------------------------------------------------------------------------
 

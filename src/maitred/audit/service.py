@@ -8,7 +8,7 @@ soon afterwards. `maitred.audit.log` writes the lines.
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -17,13 +17,13 @@ from typing import Any, Final, Self
 import anyio
 import structlog
 
+from maitred.audit.answers import MEBIBYTE, KeptText, text_of, tokens_of
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.config.settings import Audit
 from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreError
 from maitred.model.access import Ability, Viewer, refusal
 from maitred.model.tools import ToolCall
-from maitred.wording import count_of
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,11 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FIRST: Final = datetime(1, 1, 2, tzinfo=UTC)
 _ITSELF: Final = "maitred"
 """Who does what no person asked for."""
+_OF_PERSONS: Final = ("cli", "web")
+"""The surfaces whose answers a person reads, and no agent."""
 _NAME_CHARS = 200
+_MOST_SHOWN: Final = 50
+"""How many names of shown tools a line has."""
 _FIRST_PRUNE_S: Final = 60.0
 _DAY_S: Final = 24 * 3_600.0
 _INDEX_PAUSE_S: Final = 0.02
@@ -48,20 +52,25 @@ _INDEX_PAUSE_S: Final = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class RequestContext:
-    """What is known of a request: its sender, its id, and the chain that sent it."""
+    """What is known of a request: its sender, its id, and the chain or the tool of the menu that sent it."""
 
     viewer: Viewer
     request_id: str
     chain_id: str = ""
+    via: str = ""
 
 
 class AuditService:
-    """Writes to an audit trail, if the settings say so, and reads it."""
+    """Writes to an audit trail, if the settings say so, and reads it.
 
-    def __init__(self, trail: AuditLog, settings: Audit) -> None:
+    `estimate` counts the tokens of an error, as the ledger does.
+    """
+
+    def __init__(self, trail: AuditLog, settings: Audit, *, estimate: Callable[[str], int]) -> None:
         self.trail = trail
+        self.estimate = estimate
         self._settings = settings
-        trail.arguments = settings.arguments
+        self._configure(settings)
 
     @property
     def enabled(self) -> bool:
@@ -71,12 +80,26 @@ class AuditService:
     def use(self, settings: Audit) -> None:
         """Apply new settings; turning the trail off is its last line."""
         before, self._settings = self._settings, settings
-        self.trail.arguments = settings.arguments
+        self._configure(settings)
         if before.enabled != settings.enabled:
             state = "on" if settings.enabled else "off"
             self.trail.note(
                 AuditEntry(who=_ITSELF, action="audit", detail=f"turned {state} in the configuration")
             )
+
+    def _configure(self, settings: Audit) -> None:
+        self.trail.arguments = settings.arguments
+        self.trail.bound_answers(most_bytes=settings.answers_mib * MEBIBYTE)
+
+    @property
+    def keeps_menu_answers(self) -> bool:
+        """Whether the texts of the menu's own answers are stored."""
+        return self._settings.answers != "none" and self.enabled
+
+    @property
+    def keeps_tool_answers(self) -> bool:
+        """Whether the texts of the answers of tools and chains are stored."""
+        return self._settings.answers == "all" and self.enabled
 
     def require(self, viewer: Viewer, ability: Ability, *, server: str | None = None) -> None:
         """Refuse an act that a viewer may not do, in general or to a server, and record the refusal.
@@ -115,9 +138,48 @@ class AuditService:
     def call(self, call: ToolCall, viewer: Viewer, chain_id: str = "") -> "Entry":
         """The entry of a tool call; enter it when the call arrives, and exit it with the answer."""
         about = RequestContext(
-            viewer=viewer, request_id=known_id(call.request_id, call.meta), chain_id=chain_id
+            viewer=viewer, request_id=known_id(call.request_id, call.meta), chain_id=chain_id, via=call.via
         )
         return self.entry(about, "call", call.name, call.arguments)
+
+    def menu(
+        self,
+        viewer: Viewer,
+        action: str,
+        *,
+        published: str = "",
+        arguments: Any = None,
+        outcome: str = "ok",
+        ms: float = 0.0,
+        tokens: int = 0,
+        shown: Sequence[str] = (),
+        text: str = "",
+        request: ToolCall | None = None,
+    ) -> None:
+        """Write soon what an agent read of the menu: what it asked, and which tools it was shown."""
+        if not self.enabled:
+            return
+        chosen = _chosen_id(request.request_id, request.meta) if request is not None else ""
+        self.trail.note(
+            AuditEntry(
+                who=viewer.principal,
+                action=action,
+                token=viewer.grant.id,
+                client=viewer.client,
+                version=viewer.version,
+                project=viewer.project,
+                surface=viewer.surface,
+                published=published[:_NAME_CHARS],
+                arguments=arguments,
+                outcome=outcome,
+                ms=round(ms, 1),
+                tokens=tokens,
+                shown=shown[:_MOST_SHOWN],
+                more=max(0, len(shown) - _MOST_SHOWN),
+                answer=text if self.keeps_menu_answers else "",
+                request_id=chosen,
+            )
+        )
 
     def request(
         self,
@@ -141,14 +203,20 @@ class AuditService:
         code: str,
         *,
         outcome: str,
-        calls: int = 0,
+        detail: str = "0 calls",
         ms: float = 0.0,
         name: str = "",
+        tokens: int = 0,
+        text: str = "",
     ) -> None:
-        """Record the end of a chain; each of its calls has its own lines with the chain's id."""
+        """Record the end of a chain; each of its calls has its own lines with the chain's id.
+
+        `tokens` and `text` are of its answer, if an agent reads that.
+        """
         self.note(
             about.viewer, "chain", tool=name, arguments={"code": code}, outcome=outcome, ms=round(ms, 1),
-            detail=count_of(calls, "call"), request_id=about.request_id, chain_id=about.chain_id,
+            detail=detail, request_id=about.request_id, chain_id=about.chain_id,
+            tokens=tokens, answer=text if self.keeps_tool_answers else "",
         )  # fmt: skip
 
     async def latest(
@@ -158,6 +226,7 @@ class AuditService:
         since: str = "",
         who: str = "",
         client: str = "",
+        project: str = "",
         server: str = "",
         tool: str = "",
         outcome: str = "",
@@ -167,9 +236,10 @@ class AuditService:
     ) -> AuditLines:
         """The newest lines, the newest first, of those before a number (0: of all).
 
-        `since` is a time in the form of `moment_of`, `who` a principal, `client` the name of a client, `tool`
-        a `server` or either name of a tool, `outcome` one of the trail, or `failed`, `chain` the id of a
-        chain or its beginning. An empty filter matches every line.
+        `since` is a time in the form of `moment_of`, `who` a principal, `client` the name of a client,
+        `project` its folder or the name of that, `tool` a `server` or either name of a tool, `outcome` one of
+        the trail, or `failed`, `chain` the id of a chain or its beginning. An empty filter matches every
+        line.
 
         Raises:
             NotAllowedError: The viewer may not audit.
@@ -177,9 +247,26 @@ class AuditService:
         """
         self.require(viewer, "audit")
         criteria = AuditFilter(
-            since=since, who=who, client=client, server=server, tool=tool, outcome=outcome, chain=chain
+            since=since,
+            who=who,
+            client=client,
+            project=project,
+            server=server,
+            tool=tool,
+            outcome=outcome,
+            chain=chain,
         )
         return await self.trail.latest(criteria, before=before, limit=limit)
+
+    async def answers(self, viewer: Viewer, digests: Sequence[str]) -> Mapping[str, KeptText]:
+        """The texts of answers that are still kept, by the field `answer` of their lines.
+
+        Raises:
+            NotAllowedError: The viewer may not audit.
+            StoreError: They cannot be read.
+        """
+        self.require(viewer, "audit")
+        return await self.trail.answers(digests, newer_than_days=self._settings.answers_days)
 
     async def verify(self, viewer: Viewer, known: Mark | None = None) -> Verification:
         """Check the whole trail; `known` is a head that was saved elsewhere.
@@ -221,6 +308,7 @@ class AuditService:
         return await self._drop_old(viewer.principal)
 
     async def _drop_old(self, who: str) -> int:
+        await self.trail.prune_answers(self._settings.answers_days)
         days = self._settings.keep_days
         return await self.trail.prune(days, who=who) if days else 0
 
@@ -262,7 +350,8 @@ class Entry:
     """A request to a server, from its arrival until its answer leaves.
 
     `means` sets the server's name for it, `begin` comes before the server receives it, and `ended` after the
-    server has answered. A request that fails is recorded when the entry exits.
+    server has answered. Of a call, `answered` fixes the outcome earlier than `written` records it, which
+    knows what the caller reads. A request that fails is recorded when the entry exits.
     """
 
     def __init__(
@@ -277,6 +366,8 @@ class Entry:
         self._begun_line = 0
         self._over = self._unwritten = False
         self._questions: list[str] = []
+        self._answered: tuple[str, bool] | None = None
+        self._waited_ms = 0.0
         self._started_at = time.perf_counter()
 
     async def __aenter__(self) -> Self:
@@ -292,13 +383,21 @@ class Entry:
         """Record that the request ends with an error, unless its outcome is recorded already."""
         if self._over:
             return
-        if isinstance(error, MaitredError):
-            await self._end(error.code)
+        if self._answered is not None:  # a step failed after the server had answered
+            await self.written()
+        elif isinstance(error, MaitredError):
+            await self._end_with(error)
             error.request_id = self.request_id  # last, since several requests may share this error
         elif isinstance(error, Exception):
             await self._end("internal")
         else:
             self._auditing.note_act(self._act("cancelled"))  # the caller no longer waits
+
+    async def _end_with(self, error: MaitredError) -> None:
+        """Record a refusal or a fault; what an agent reads of it is its text."""
+        text = "" if self._about.chain_id or self._action != "call" else str(error)
+        kept = text if self._auditing.keeps_tool_answers else ""
+        await self._end(error.code, tokens=self._auditing.estimate(text), text=kept)
 
     @property
     def request_id(self) -> str:
@@ -324,6 +423,10 @@ class Entry:
         if method not in self._questions:
             self._questions.append(method)
 
+    def note_wait(self, ms: float) -> None:
+        """Note for the line of the outcome that the request waited so long for the decision of a person."""
+        self._waited_ms += ms
+
     async def begin(self) -> None:
         """Record that an act begins which may change something.
 
@@ -339,13 +442,29 @@ class Entry:
 
     async def ended(self, answer: Mapping[str, Any], *, cached: bool = False) -> None:
         """Record the outcome."""
+        self.answered(answer, cached=cached)
+        await self.written()
+
+    def answered(self, answer: Mapping[str, Any], *, cached: bool = False) -> None:
+        """Fix the outcome by the answer as it is now; `written` records it."""
         asks = answer.get("resultType") == "input_required"
         outcome = "tool_error" if answer.get("isError") else "input_required" if asks else "ok"
-        await self._end(outcome, cached=cached)
+        self._answered = outcome, cached
 
-    async def _end(self, outcome: str, *, cached: bool = False) -> None:
+    async def written(self, answer: Mapping[str, Any] | None = None) -> None:
+        """Record the outcome, with the answer as the caller reads it; `None` if the caller gets another."""
+        if self._answered is None:
+            return
+        outcome, cached = self._answered
+        if answer is None or self._about.chain_id:  # a program reads it, and the agent reads the program's
+            await self._end(outcome, cached=cached)
+            return
+        text = text_of(answer) if self._auditing.keeps_tool_answers else ""
+        await self._end(outcome, cached=cached, tokens=tokens_of(answer), text=text)
+
+    async def _end(self, outcome: str, *, cached: bool = False, tokens: int = 0, text: str = "") -> None:
         self._over = True
-        act = self._act(outcome, cached=cached)
+        act = self._act(outcome, cached=cached, tokens=tokens, text=text)
         if not self._begun_line:
             self._auditing.note_act(act)
             return
@@ -354,23 +473,29 @@ class Entry:
         except StoreError:
             self._unwritten = True  # the line waits for the next attempt; the log has the reason
 
-    def _act(self, outcome: str, *, cached: bool = False) -> AuditEntry:
+    def _act(self, outcome: str, *, cached: bool = False, tokens: int = 0, text: str = "") -> AuditEntry:
         about = self._about
         viewer = about.viewer
         return AuditEntry(
             who=viewer.principal,
             token=viewer.grant.id,
             client=viewer.client,
+            version=viewer.version,
+            project=viewer.project,
             surface=viewer.surface,
             action=self._action,
             server=self._server,
             tool=self._name,
             published="" if self._requested_name == self._name else self._requested_name,
+            via=about.via,
             arguments=self._arguments,
             outcome=outcome,
             cached=cached,
             detail=f"the server asked for {', '.join(self._questions)}" if self._questions else "",
             ms=0.0 if outcome == "begun" else round((time.perf_counter() - self._started_at) * 1_000, 1),
+            waited_ms=0.0 if outcome == "begun" else round(self._waited_ms, 1),
+            tokens=0 if viewer.surface in _OF_PERSONS else tokens,
+            answer=text,
             request_id=about.request_id,
             chain_id=about.chain_id,
             begun=self._begun_line,
@@ -379,8 +504,13 @@ class Entry:
 
 def known_id(own: str = "", meta: Any = None) -> str:
     """The id that came with a request, if it is a valid one; else a new id."""
+    return _chosen_id(own, meta) or _new_id()
+
+
+def _chosen_id(own: str, meta: Any) -> str:
+    """The id that came with a request; empty if none did, or an invalid one."""
     request_id = own or (meta.get(REQUEST_KEY) if meta and isinstance(meta, Mapping) else None)
-    return request_id if isinstance(request_id, str) and _ID.fullmatch(request_id) else _new_id()
+    return request_id if isinstance(request_id, str) and _ID.fullmatch(request_id) else ""
 
 
 def _new_id() -> str:
@@ -424,6 +554,8 @@ def _act(viewer: Viewer, action: str, **details: Any) -> AuditEntry:
         who=viewer.principal,
         token=viewer.grant.id,
         client=viewer.client,
+        version=viewer.version,
+        project=viewer.project,
         surface=viewer.surface,
         action=action,
         **details,

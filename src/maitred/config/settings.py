@@ -279,12 +279,17 @@ class Audit:
     """The audit trail. Lines older than `keep_days` are dropped; 0 keeps them for ever.
 
     `arguments` says what it stores of the arguments of calls: a hash, all of them with masked secrets, or
-    nothing.
+    nothing. `answers` says of which answers it stores the text that an agent read, with masked secrets: of
+    none, of those of the menu, or of all. Texts go after `answers_days`, or when they take more space than
+    `answers_mib` mebibytes.
     """
 
     enabled: bool = True
     arguments: Literal["hash", "full", "none"] = "hash"
     keep_days: Annotated[int, Ge(0)] = 90
+    answers: Literal["none", "menu", "all"] = "none"
+    answers_days: Annotated[int, Ge(1)] = 7
+    answers_mib: Annotated[int, Ge(1)] = 64
 
 
 @dataclass(frozen=True, kw_only=True)

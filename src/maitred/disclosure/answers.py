@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from maitred.audit.masking import mask_text
 from maitred.backends.listing import clean
-from maitred.disclosure.budget import estimate, pack
+from maitred.disclosure.budget import PackedItems, estimate, pack
 from maitred.disclosure.views import first_sentence, short_figures
 from maitred.model.servers import Health, ServerFacts, ServerSpec, State
 from maitred.model.sharing import UNSHARED, Instance, Sharing
@@ -102,11 +103,19 @@ class SearchAnswer:
         """The results that the text has, as far as its budget allows: without a relevant one, the nearest."""
         return self.results if self.is_relevant else self.results[:_NEAREST]
 
+    @cached_property
+    def _packed(self) -> PackedItems:
+        return pack([result.text for result in self.shown], self.budget_tokens)
+
+    @property
+    def shown_names(self) -> Sequence[str]:
+        """The published names of the tools in the text, in their order."""
+        return [result.tool.name for result in self.shown[: len(self._packed.items)]]
+
     @property
     def text(self) -> str:
         """Lines to call from, then what is missing and why, then the next step."""
-        has_results = self.is_relevant
-        packed = pack([result.text for result in self.shown], self.budget_tokens)
+        has_results, packed = self.is_relevant, self._packed
         rows = list(packed.items)
         if packed.left:
             rows.append(f"({packed.left} more; ask for fewer phrases at once)")
@@ -261,6 +270,11 @@ class InfoAnswer:
     texts: Sequence[str]
     left_out: Sequence[str] = ()
     problems: Sequence[str] = ()
+
+    @property
+    def shown(self) -> Sequence[str]:
+        """The published names of the tools in the text, in their order."""
+        return [tool.name for tool in self.tools[: len(self.texts)]]
 
     @property
     def text(self) -> str:

@@ -7,14 +7,15 @@ an entry, and every list says how to go on.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import views
 from maitred.disclosure.answers import NOT_NOW, ServerStatus, parts_withheld
-from maitred.disclosure.budget import estimate, pack
+from maitred.disclosure.budget import PackedItems, estimate, pack
 from maitred.disclosure.signature import escape_unprintable, parameters
 from maitred.errors import CursorError
 from maitred.model.categories import Category
@@ -121,13 +122,22 @@ class HotList:
     pinned: int = 0
     budget_tokens: int = HOT_TOKENS
 
+    @cached_property
+    def _packed(self) -> PackedItems:
+        lines = [f"{summary.text}{_usage_text(summary)}" for summary in self.tools]
+        return pack(lines, self.budget_tokens - _FRAME_TOKENS)
+
+    @property
+    def shown(self) -> Sequence[str]:
+        """The published names of the tools in the text, in their order."""
+        return [summary.tool.name for summary in self.tools[: len(self._packed.items)]]
+
     @property
     def text(self) -> str:
         """One line for each tool."""
         if not self.tools:
             return "No tools yet."
-        lines = [f"{summary.text}{_usage_text(summary)}" for summary in self.tools]
-        packed = pack(lines, self.budget_tokens - _FRAME_TOKENS)
+        packed = self._packed
         more = [f"({packed.left} more by search_tools)"] if packed.left else []
         has_usage = any(summary.tool.key in summary.snapshot.standings for summary in self.tools)
         head = "Often used:" if has_usage or self.pinned else "For example:"
@@ -279,10 +289,14 @@ def _index_entries(lines: Sequence[CategoryLine], names: Mapping[str, str]) -> l
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A page of text and the cursor of the next page; the cursor is empty at the end."""
+    """A page of text and the cursor of the next page; the cursor is empty at the end.
+
+    `tools` are the published names of the tools that have a line in it, in their order.
+    """
 
     text: str
     cursor: str = ""
+    tools: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,11 +320,12 @@ class ToolPage:
             head += pack([line.text for line in self.below], budget // 4).items if self.below else []
         packed = pack([summary.text for summary in self.tools], budget - sum(map(estimate, head)))
         end = self.start + len(packed.items)
+        names = [summary.tool.name for summary in self.tools[: len(packed.items)]]
         if end >= self.total:
-            return Page(text="\n".join([*head, *packed.items]) or "No tools here.")
+            return Page(text="\n".join([*head, *packed.items]) or "No tools here.", tools=names)
         cursor = self.cursor_at(len(packed.items))
         more = f"({self.total - end} more: same path with cursor {cursor!r})"
-        return Page(text="\n".join([*head, *packed.items, more]), cursor=cursor)
+        return Page(text="\n".join([*head, *packed.items, more]), cursor=cursor, tools=names)
 
     def cursor_at(self, count: int) -> str:
         """Return the cursor after so many tools of the page: the next place, and the last name before it."""
@@ -410,7 +425,10 @@ def tool_index(
         mark = f" [{NOT_NOW}]" if not_now(tool) else ""
         return f"{head}{own}: {what.rstrip('.')}{mark}" if what else f"{head}{own}{mark}"
 
-    return lines_page(list(by_name), line, cursor, budget_tokens)
+    page = lines_page(list(by_name), line, cursor, budget_tokens)
+    start = start_of(cursor, list(by_name))
+    end = start_of(page.cursor, list(by_name)) if page.cursor else len(by_name)
+    return replace(page, tools=list(by_name)[start:end])
 
 
 def server_line(status: ServerStatus, absent: str) -> str:

@@ -5,6 +5,7 @@ One module for each ability (`calls`, `search`, `menu`, `chains`, `admission`); 
 To add an ability, write its service and a method of `Gateway`, or of `Operations` if it is for operators.
 """
 
+from maitred.audit.line_index import NOTHING_FOUND
 from maitred.audit.service import REQUEST_KEY, AuditService, known_id
 from maitred.backends.base import NOT_ASKED, Caller, UnaskedCaller
 from maitred.backends.forwarding_caller import ForwardingCaller
@@ -39,6 +40,7 @@ __all__ = [
     "LOCAL",
     "LONGEST_MS",
     "MAX_LIMIT",
+    "NOTHING_FOUND",
     "NOT_ASKED",
     "PAGE_TOOLS",
     "REQUEST_KEY",

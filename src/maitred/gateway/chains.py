@@ -15,6 +15,7 @@ import anyio
 import structlog
 from anyio import from_thread, to_thread
 
+from maitred.audit.answers import text_of, tokens_of
 from maitred.audit.service import AuditService, RequestContext, known_id, origin_marks
 from maitred.backends.base import NOT_ASKED, Caller, Progress
 from maitred.background import Background
@@ -42,12 +43,14 @@ from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolCall
+from maitred.wording import count_of
 
 log = structlog.get_logger(__name__)
 
 DEFAULT_MS: Final = 30_000
 LONGEST_MS: Final = 60_000
 _LARGE_BYTES = 50_000
+_NO_ANSWER: Final = ChainAnswer(ok=False, result=None, summary="")
 _NO_NAME: Final = re.compile(r"\W")
 
 
@@ -151,6 +154,64 @@ class Chains:
         Raises:
             NotAllowedError: The viewer may call nothing.
         """
+        about = RequestContext(viewer=viewer, request_id=known_id(request_id))
+        ended = await self._run(
+            code,
+            about,
+            timeout_ms=timeout_ms,
+            max_output_size=max_output_size,
+            dry_run=dry_run,
+            keep=keep,
+            caller=caller,
+        )
+        self._note(ended)
+        return ended.answer
+
+    async def answer(
+        self,
+        code: str,
+        *,
+        viewer: Viewer,
+        timeout_ms: int,
+        max_output_size: int,
+        dry_run: bool,
+        caller: Caller,
+        request_id: str,
+    ) -> dict[str, Any]:
+        """Run a chain for an agent: the answer as the result of `tools/call`, which the audit trail counts.
+
+        Raises:
+            NotAllowedError: The viewer may call nothing.
+        """
+        about = RequestContext(viewer=viewer, request_id=known_id(request_id))
+        ended = await self._run(
+            code,
+            about,
+            timeout_ms=timeout_ms,
+            max_output_size=max_output_size,
+            dry_run=dry_run,
+            keep=True,
+            caller=caller,
+        )
+        result: dict[str, Any] | None = None
+        try:
+            result = await self.result(ended.answer, viewer, about.request_id)
+        finally:
+            self._note(ended, result)
+        return result
+
+    async def _run(
+        self,
+        code: str,
+        about: RequestContext,
+        *,
+        timeout_ms: int,
+        max_output_size: int,
+        dry_run: bool,
+        keep: bool,
+        caller: Caller,
+    ) -> "_EndedChain":
+        viewer = about.viewer
         self._access.check(viewer, "call")
         size = max(max_output_size, 0)
         tell = partial(check_answer, code=code, estimate=estimate, max_output_size=size, asked=dry_run)
@@ -158,18 +219,21 @@ class Chains:
         failing = self._failing(viewer)
         read = partial(self._read, self.modules(viewer), code, failing, types=dry_run)
         program = await to_thread.run_sync(read)
-        about = RequestContext(viewer=viewer, request_id=known_id(request_id))
+        ended = _EndedChain(about=about, code=code, is_check=dry_run)
         if isinstance(program, ChainFault):
-            if not dry_run:
-                self._auditing.chain(about, code, outcome=program.kind)
-            return tell([program])
+            return replace(ended, answer=tell([program]), fault=program.kind)
         if dry_run:
             faults = await self._looked_at(program, wait_s, viewer)
-            return tell(faults, notes=() if faults else await self._dry.held_lines(program, viewer))
+            notes = () if faults else await self._dry.held_lines(program, viewer)
+            return replace(ended, answer=tell(faults, notes=notes), fault=faults[0].kind if faults else "")
         run = await self._runner(about, caller).run(program, timeout_s=wait_s, progress=_progress(caller))
-        self._note(run, about, code)
-        store = partial(self._results.keep, viewer.principal) if keep else _kept_nowhere
-        return await _told(run, code, store, size)
+        ended = replace(ended, run=run)
+        try:
+            store = partial(self._results.keep, viewer.principal) if keep else _kept_nowhere
+            return replace(ended, answer=await _told(run, code, store, size))
+        except BaseException:
+            self._note(ended)
+            raise
 
     async def result(self, made: ChainAnswer, viewer: Viewer, request_id: str) -> dict[str, Any]:
         """An answer as the result of `tools/call`, marked as data of the servers that were called."""
@@ -239,7 +303,7 @@ class Chains:
             )
         if within:
             return _value(run)
-        self._note(run, about, chain.code, name)
+        self._note(_EndedChain(about=about, code=chain.code, run=run, saved=name))
         keep = partial(self._results.keep, viewer.principal)
         return (await _told(run, chain.code, keep, MAX_OUTPUT_SIZE)).to_result()
 
@@ -252,21 +316,39 @@ class Chains:
             in_flight=settings.max_in_flight,
         )
 
-    def _note(self, run: ChainRun, about: RequestContext, code: str, saved: str = "") -> None:
-        """Record that a chain ran."""
+    def _note(self, ended: "_EndedChain", result: Mapping[str, Any] | None = None) -> None:
+        """Record a chain, with the result that an agent reads; a check only if an agent asked for it."""
+        run, about = ended.run, ended.about
+        tokens = tokens_of(result) if result is not None else 0
+        text = text_of(result) if result is not None and self._auditing.keeps_tool_answers else ""
+        if run is None:
+            if result is not None or not ended.is_check:
+                outcome = ended.fault or "ok"
+                detail = "checked only" if ended.is_check else ""
+                self._auditing.chain(
+                    about, ended.code, outcome=outcome, detail=detail, tokens=tokens, text=text
+                )
+            return
         fault = run.outcome.fault
         log.info(
             "chain ended",
             chain=run.chain_id,
-            saved=saved,
+            saved=ended.saved,
             principal=about.viewer.principal,
             calls=len(run.calls),
             ms=round(run.ms),
             fault=fault.kind if fault else "",
         )
-        about = replace(about, chain_id=run.chain_id)
-        outcome = fault.kind if fault else "ok"
-        self._auditing.chain(about, code, outcome=outcome, calls=len(run.calls), ms=run.ms, name=saved)
+        self._auditing.chain(
+            replace(about, chain_id=run.chain_id),
+            ended.code,
+            outcome=fault.kind if fault else "ok",
+            detail=count_of(len(run.calls), "call"),
+            ms=run.ms,
+            name=ended.saved,
+            tokens=tokens,
+            text=text,
+        )
 
     def _runner(self, about: RequestContext, client: Caller, saved: SavedChain | None = None) -> ChainRunner:
         viewer = about.viewer
@@ -302,6 +384,19 @@ class Chains:
             return name
         tool = self.modules(viewer).tool(module, function)
         return tool.name if tool else name
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EndedChain:
+    """A chain that ended, and its answer. `run` is `None` if it did not begin, since it has a fault."""
+
+    about: RequestContext
+    code: str
+    answer: ChainAnswer = _NO_ANSWER
+    run: ChainRun | None = None
+    fault: str = ""
+    saved: str = ""
+    is_check: bool = False
 
 
 async def _told(run: ChainRun, code: str, keep: Keep, size: int) -> ChainAnswer:

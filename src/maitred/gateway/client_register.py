@@ -15,13 +15,17 @@ _MOST: Final = 200
 
 @dataclass(kw_only=True)
 class SeenClient:
-    """A client of one principal; times in ISO 8601, UTC. `open` are its connections, in the handshake era."""
+    """A client of one principal; times in ISO 8601, UTC. `open` are its connections, in the handshake era.
+
+    `version` is the one that it said last.
+    """
 
     client: str
     principal: str
     era: ViewerEra
     first: str
     last: str
+    version: str = ""
     open: set[tuple[str, str]] = field(default_factory=set)
 
     @property
@@ -45,7 +49,7 @@ class ClientRegister:
         seen = self._seen.pop(key, None) or SeenClient(
             client=viewer.client, principal=viewer.principal, era=viewer.era, first=now, last=now
         )
-        seen.last = now
+        seen.last, seen.version = now, viewer.version or seen.version
         if viewer.era == "handshake":
             seen.open.add(viewer.scope)
         self._seen[key] = seen

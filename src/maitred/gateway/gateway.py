@@ -16,7 +16,6 @@ from maitred.calls.pipeline import Call, compose
 from maitred.calls.results import ResultPage
 from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.snapshot import Snapshot
-from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer
 from maitred.config.settings import Settings
 from maitred.disclosure import pages
 from maitred.disclosure.answers import InfoAnswer, ServerStatus
@@ -26,12 +25,14 @@ from maitred.gateway.allow_list import AllowListMethods
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cache_policy import CachePolicy
 from maitred.gateway.calls import CallServices, MakeCallSteps
-from maitred.gateway.chains import DEFAULT_MS, Chains
+from maitred.gateway.chain_methods import ChainMethods
+from maitred.gateway.chains import Chains
 from maitred.gateway.configure import Configuration
 from maitred.gateway.events import Follower, Origin, ResourceListener
 from maitred.gateway.lists import MenuLists
 from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
+from maitred.gateway.own_answers import OwnAnswers
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
@@ -56,13 +57,13 @@ _PAGE_TOOLS = 100
 _SETTLED_S = 300.0
 
 
-class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods):
+class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods, ChainMethods):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
-    count in `TokenCounts`, what needs the search or the use of tools in `ToolSearch`, and the allow list in
-    `AllowListMethods`.
+    count in `TokenCounts`, what needs the search or the use of tools in `ToolSearch`, the allow list in
+    `AllowListMethods`, and chains in `ChainMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -100,6 +101,7 @@ class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods):
         self._lists = MenuLists(
             context, self._menu, visibility, self._ledger, changed, reserved=parts.reserved_names
         )
+        self._own_answers = OwnAnswers(self._lists, self._results, parts.auditing)
         self._finder = SearchService(context, access, visibility, parts.search, parts.usage)
         self._lookup = ToolLookup(context, access, visibility, warm=self._build_index)
         self._running = TaskService(
@@ -503,7 +505,7 @@ class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods):
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        if ours := self._lists.answer(call, viewer) or self._results.answer(call, viewer):
+        if (ours := self._own_answers.answer(call, viewer)) is not None:
             return ours
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
         return (await self._proceed(made)).wire
@@ -528,55 +530,6 @@ class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods):
     def running_tasks(self, viewer: Viewer, caller: Caller = NOT_ASKED) -> ViewerTasks:
         """The calls of a viewer that go on at their servers as tasks, for a request of a client."""
         return self._running.of(viewer, caller)
-
-    # --- chains -------------------------------------------------------------------------------------------
-
-    async def run_chain(
-        self,
-        code: str,
-        *,
-        viewer: Viewer,
-        timeout_ms: int = DEFAULT_MS,
-        max_output_size: int = MAX_OUTPUT_SIZE,
-        dry_run: bool = False,
-        keep: bool = True,
-        caller: Caller = NOT_ASKED,
-        request_id: str = "",
-    ) -> ChainAnswer:
-        """Run a program that calls tools, or calls in a short form; with `dry_run` check it alone.
-
-        All faults of the chain are in the answer. The part of the result that is not shown is stored for the
-        principal if `keep` is true.
-
-        Raises:
-            NotAllowedError: The viewer may call nothing.
-        """
-        return await self._chains.run(
-            code,
-            viewer=viewer,
-            timeout_ms=timeout_ms,
-            max_output_size=max_output_size,
-            dry_run=dry_run,
-            keep=keep,
-            caller=caller,
-            request_id=request_id,
-        )
-
-    async def chain_result(self, made: ChainAnswer, viewer: Viewer, request_id: str) -> dict[str, Any]:
-        """A chain's answer as the result of `tools/call`, marked as data of the servers that were called."""
-        return await self._chains.result(made, viewer, request_id)
-
-    def chain_guide(self, viewer: Viewer) -> str:
-        """How to write a chain, for agents, with the modules that there are now."""
-        return self._chains.guide(viewer)
-
-    async def chain_isolation_fault(self, viewer: Viewer) -> str:
-        """Why chains run outside of bubblewrap; empty if they run inside. Starts the engine.
-
-        Raises:
-            NotAllowedError: The viewer may not watch.
-        """
-        return await self._chains.cage(viewer)
 
     # --- resources and prompts of the servers -------------------------------------------------------------
 

@@ -6,6 +6,7 @@ and rules. That is checked when the approval is used, and once more when the cal
 
 import hashlib
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -262,7 +263,7 @@ class HeldCallService:
 
     async def _hold(self, call: Call, held: HeldCall) -> None:
         """Wait until a call may be made. Of a chain, no time passes meanwhile."""
-        waiter = self._inbox.enter(held)
+        waiter, started = self._inbox.enter(held), time.perf_counter()
         try:
             await self._begin(call, waiter)
             call.caller.note_held(held)
@@ -276,6 +277,7 @@ class HeldCallService:
                 await self._inbox.expire([held])
                 waiter.settle((await self._store.states([held.id])).get(held.id, "expired"))
         finally:
+            call.entry.note_wait((time.perf_counter() - started) * 1_000)
             self._inbox.exit(waiter)
             call.caller.note_held(replace(held, state=waiter.state))
             self._announce()

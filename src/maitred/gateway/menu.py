@@ -389,8 +389,10 @@ class Menu:
         if not path:
             if cursor:
                 raise CursorError(cursor)
-            text = f"{self.hot(hidden).text}\n\n{self.categories().text}"
-            return Page(text=text if self._context.settings.servers else NO_SERVERS)
+            hot = self.hot(hidden)
+            if not self._context.settings.servers:
+                return Page(text=NO_SERVERS)
+            return Page(text=f"{hot.text}\n\n{self.categories().text}", tools=hot.shown)
         budget = self._context.budget(pages.PAGE_TOKENS)
         if path == "servers":
             servers = {entry.name: entry for entry in self._context.servers()}

@@ -12,7 +12,6 @@ from maitred.access.token_store import NewToken, TokenRecord
 from maitred.access.tokens import TokenRequest
 from maitred.admission.approval import ApprovalState
 from maitred.admission.findings import Decision
-from maitred.audit.hash_chain import AuditLines, Mark, Verification
 from maitred.calls.results import ResultPage
 from maitred.catalog.discovery import Report
 from maitred.catalog.snapshot import Snapshot
@@ -20,6 +19,7 @@ from maitred.config.settings import Settings
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import MaitredError
 from maitred.gateway.admission import Verdict
+from maitred.gateway.audit_methods import AuditMethods
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cases import Case, DefinitionPair, RegistrationResult
 from maitred.gateway.client_register import ClientRegister, SeenClient
@@ -44,7 +44,7 @@ from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ToolStanding, Usage
 
 
-class Operations(ToolDecisions, SettingsMethods):
+class Operations(ToolDecisions, SettingsMethods, AuditMethods):
     """The methods of a gateway for operators."""
 
     def __init__(
@@ -331,48 +331,6 @@ class Operations(ToolDecisions, SettingsMethods):
         return await self._tokens.revoke(id_or_name, viewer)
 
     # --- the audit trail ----------------------------------------------------------------------------------
-
-    async def audit_lines(
-        self,
-        viewer: Viewer,
-        *,
-        since: str = "",
-        who: str = "",
-        client: str = "",
-        server: str = "",
-        tool: str = "",
-        outcome: str = "",
-        chain: str = "",
-        before: int = 0,
-        limit: int = 50,
-    ) -> AuditLines:
-        """The newest lines of the audit trail; see `AuditService.latest`.
-
-        Raises:
-            NotAllowedError: The viewer may not audit.
-            StoreError: The trail cannot be read.
-        """
-        return await self._auditing.latest(
-            viewer,
-            since=since,
-            who=who,
-            client=client,
-            server=server,
-            tool=tool,
-            outcome=outcome,
-            chain=chain,
-            before=before,
-            limit=limit,
-        )
-
-    async def verify_audit(self, viewer: Viewer, known: Mark | None = None) -> Verification:
-        """Check the whole audit trail; `known` is a head that was saved elsewhere.
-
-        Raises:
-            NotAllowedError: The viewer may not audit.
-            StoreError: The trail cannot be read.
-        """
-        return await self._auditing.verify(viewer, known)
 
     def seen_clients(self, viewer: Viewer) -> Sequence[SeenClient]:
         """The clients over MCP since the gateway started, the last one first; each name is its own claim.

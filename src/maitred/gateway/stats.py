@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
+from maitred.audit.answers import tokens_of
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.disclosure.budget import estimate, for_model
 from maitred.disclosure.tiers import standings
@@ -224,8 +225,6 @@ def usage_hint(snapshot: Snapshot, tools: Iterable[Tool]) -> dict[str, Any]:
 LEDGER_KEY: Final = "maitred/tokens"
 """The key of the ledger in `_meta` of an answer."""
 
-_CHARACTERS_PER_TOKEN = 4
-
 
 class SpendingLedger:
     """Records the tokens that each principal gets. `portion` returns the part of the catalog of a viewer.
@@ -268,10 +267,7 @@ class SpendingLedger:
 
     def relayed(self, viewer: Viewer, result: Mapping[str, Any]) -> dict[str, Any]:
         """Record a relayed answer of a tool, counted by its length alone, since it may be long."""
-        content = result.get("content")  # as its server sent it, perhaps in a wrong shape
-        blocks = content if isinstance(content, list) else ()
-        texts = (block.get("text") for block in blocks if isinstance(block, Mapping))
-        tokens = sum(len(text) for text in texts if isinstance(text, str)) // _CHARACTERS_PER_TOKEN
+        tokens = tokens_of(result)
         self._usage.spent(viewer.principal, results=1, result_tokens=tokens)
         return self._entry(viewer, tokens)
 

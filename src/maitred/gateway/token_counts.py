@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from maitred.audit.answers import text_of
+from maitred.audit.service import AuditService
 from maitred.calls.outline import outline
 from maitred.disclosure.budget import estimate
 from maitred.gateway.client_register import ClientRegister
-from maitred.gateway.stats import SpendingLedger
+from maitred.gateway.stats import LEDGER_KEY, SpendingLedger
 from maitred.model.access import Viewer
-from maitred.model.tools import Tool
+from maitred.model.tools import Tool, ToolCall
 
 
 class TokenCounts:
@@ -16,6 +18,7 @@ class TokenCounts:
 
     _ledger: SpendingLedger
     _clients: ClientRegister
+    _auditing: AuditService
 
     def tokens_of(self, text: str) -> int:
         """The tokens of a text, as estimated from above; nothing is recorded."""
@@ -55,3 +58,40 @@ class TokenCounts:
         """Record the answer of a tool; returns the entry for the answer's `_meta`."""
         self._clients.note(viewer)
         return self._ledger.relayed(viewer, result)
+
+    def record_menu_answer(
+        self,
+        action: str,
+        call: ToolCall,
+        viewer: Viewer,
+        result: Mapping[str, Any],
+        *,
+        arguments: Any,
+        outcome: str,
+        ms: float,
+        tools: Sequence[str],
+    ) -> None:
+        """Record an own answer of a meta-tool, which was counted before, in the audit trail.
+
+        Args:
+            action: What it did, as a word of the trail.
+            call: The call of the meta-tool.
+            viewer: Who called.
+            result: The answer, with the ledger's entry.
+            arguments: What was asked.
+            outcome: `ok`, `nothing_found`, or the code of an error.
+            ms: How long it took.
+            tools: The published names of the tools in the answer, in their order.
+        """
+        self._auditing.menu(
+            viewer,
+            action,
+            request=call,
+            published=call.name,
+            arguments=arguments,
+            outcome=outcome,
+            ms=ms,
+            tokens=result["_meta"][LEDGER_KEY]["answer"],
+            shown=tools,
+            text=text_of(result) if self._auditing.keeps_menu_answers else "",
+        )

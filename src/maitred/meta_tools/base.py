@@ -1,6 +1,6 @@
 """What a meta-tool is: what clients see of it, which arguments it takes, and how it answers."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,7 +32,19 @@ class MetaToolRequest:
     caller: Caller = NOT_ASKED
 
 
-Handler = Callable[[Gateway, MetaToolRequest], Awaitable[Result]]
+@dataclass(frozen=True, kw_only=True)
+class MenuText:
+    """An answer about the catalog: its text, and the published names of the tools in it, in their order.
+
+    `has_results` is false if a search had no relevant tool.
+    """
+
+    text: str
+    tools: Sequence[str] = ()
+    has_results: bool = True
+
+
+Handler = Callable[[Gateway, MetaToolRequest], Awaitable[Result | MenuText]]
 """Answers a request whose arguments `MetaTool.check` accepts. A `MaitredError` becomes an error result."""
 
 
@@ -55,6 +67,7 @@ class MetaTool:
         open_world: Whether it reaches servers.
         with_categories: Whether lists of categories have it too, to find and call hidden tools.
         with_index: Whether its description ends with an index of the catalog.
+        action: The word of the audit trail for a call of it; its name if there is none.
     """
 
     name: str
@@ -69,6 +82,7 @@ class MetaTool:
     open_world: bool = False
     with_categories: bool = False
     with_index: bool = False
+    action: str = ""
 
     def definition(self, index: str = "") -> dict[str, Any]:
         """The definition for `tools/list`; `index` is appended to the description.

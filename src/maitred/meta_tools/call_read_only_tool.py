@@ -15,6 +15,7 @@ CALL_READ_ONLY_TOOL: Final = MetaTool(
     name="call_read_only_tool",
     description="Call a tool that only reads.",
     answer=_answer,
+    action="call",
     properties=PROPERTIES,
     required=("name",),
     any_keys=True,

@@ -23,7 +23,7 @@ async def relay(gateway: Gateway, request: MetaToolRequest, *, read_only: bool) 
         MaitredError: The call was refused, or its server failed.
     """
     result = await gateway.call(
-        await _inner(gateway, request),
+        await _inner(gateway, request, "call_read_only_tool" if read_only else "call_tool"),
         read_only=read_only,
         caller=request.caller,
         viewer=request.viewer,
@@ -33,12 +33,12 @@ async def relay(gateway: Gateway, request: MetaToolRequest, *, read_only: bool) 
     return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 
 
-async def _inner(gateway: Gateway, request: MetaToolRequest) -> ToolCall:
+async def _inner(gateway: Gateway, request: MetaToolRequest, via: str) -> ToolCall:
     """The tool call that a request contains."""
     asked = read.asked_call(request.arguments)
     if asked.beside:
         asked = await _with_beside(gateway, asked, request.viewer)
-    return replace(request.call, name=asked.name, arguments=asked.arguments)
+    return replace(request.call, name=asked.name, arguments=asked.arguments, via=via)
 
 
 async def _with_beside(gateway: Gateway, asked: read.RequestedCall, viewer: Viewer) -> read.RequestedCall:
@@ -66,6 +66,7 @@ CALL_TOOL: Final = MetaTool(
     name="call_tool",
     description="Call a tool by name.",
     answer=_answer,
+    action="call",
     properties=PROPERTIES,
     required=("name",),
     any_keys=True,

@@ -10,7 +10,7 @@ from maitred.meta_tools.base import BOOLEAN, INTEGER, TEXT, MetaTool, MetaToolRe
 async def _answer(gateway: Gateway, request: MetaToolRequest) -> Result:
     given = request.arguments
     request_id = known_id(request.call.request_id, request.call.meta)
-    ran = await gateway.run_chain(
+    result = await gateway.chain_answer(
         read.code(given),
         viewer=request.viewer,
         timeout_ms=read.integer(given, "timeout_ms", 30_000, most=LONGEST_MS),
@@ -19,7 +19,6 @@ async def _answer(gateway: Gateway, request: MetaToolRequest) -> Result:
         caller=request.caller,
         request_id=request_id,
     )
-    result = await gateway.chain_result(ran, request.viewer, request_id)
     entry = gateway.count_result(result, request.viewer)
     return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 
@@ -29,6 +28,7 @@ CALL_TOOL_CHAIN: Final = MetaTool(
     description="Run Python that calls tools, without files or network; only its result returns:"
     ' `return await call_tool("server__tool", {...})`, asyncio.gather.',
     answer=_answer,
+    action="chain",
     properties={"code": TEXT, "timeout_ms": INTEGER, "max_output_size": INTEGER, "dry_run": BOOLEAN},
     required=("code",),
     open_world=True,

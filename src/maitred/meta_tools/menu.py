@@ -1,14 +1,17 @@
 """The menu: the table of all meta-tools, their definitions for `tools/list`, and the answer to a call of one.
 
-Definitions change with the catalog alone, so all clients of one viewer get the same bytes.
+Definitions change with the catalog alone, so all clients of one viewer get the same bytes. The audit trail
+has each answer. That of a tool, or of a chain, is recorded where it is made.
 """
 
+import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
-from maitred.gateway import LEDGER_KEY, REQUEST_KEY, Answer, Gateway
+from maitred.gateway import LEDGER_KEY, NOTHING_FOUND, REQUEST_KEY, Answer, Gateway
 from maitred.meta_tools.arguments import WrongArgumentError
-from maitred.meta_tools.base import MetaTool, MetaToolRequest, Result, text_result
+from maitred.meta_tools.base import MenuText, MetaTool, MetaToolRequest, Result, text_result
 from maitred.meta_tools.call_read_only_tool import CALL_READ_ONLY_TOOL
 from maitred.meta_tools.call_tool import CALL_TOOL
 from maitred.meta_tools.call_tool_chain import CALL_TOOL_CHAIN
@@ -53,17 +56,47 @@ async def answer(gateway: Gateway, name: str, request: MetaToolRequest) -> Resul
         KeyError: There is no such meta-tool.
         ProtocolError: A server answered a call with an error.
     """
-    tool = META_TOOLS[name]
+    tool, started = META_TOOLS[name], time.perf_counter()
     try:
         tool.check(request.arguments)
         result = await tool.answer(gateway, request)
     except ProtocolError:
         raise
-    except ToolNotFoundError as error:
-        return error_result(gateway, request.viewer, _explained(name, error))
     except MaitredError as error:
-        return error_result(gateway, request.viewer, error)
+        shown = _explained(name, error) if isinstance(error, ToolNotFoundError) else error
+        answered = error_result(gateway, request.viewer, shown)
+        if not error.request_id:  # else the trail has it already
+            _record(gateway, tool, request, answered, started, outcome=shown.code)
+        return answered
+    if isinstance(result, MenuText):
+        answered = _with_ledger(gateway, request.viewer, text_result(result.text))
+        outcome = "ok" if result.has_results else NOTHING_FOUND
+        _record(gateway, tool, request, answered, started, outcome=outcome, tools=result.tools)
+        return answered
     return result if "_meta" in result else _with_ledger(gateway, request.viewer, result)
+
+
+def _record(
+    gateway: Gateway,
+    tool: MetaTool,
+    request: MetaToolRequest,
+    result: Result,
+    started: float,
+    *,
+    outcome: str,
+    tools: Sequence[str] = (),
+) -> None:
+    """Record an answer of our own: what was asked, and what the agent read of it."""
+    gateway.record_menu_answer(
+        tool.action or tool.name,
+        request.call,
+        request.viewer,
+        result,
+        arguments=request.arguments,
+        outcome=outcome,
+        ms=(time.perf_counter() - started) * 1_000,
+        tools=tools,
+    )
 
 
 def _explained(name: str, error: ToolNotFoundError) -> MaitredError:

@@ -11,14 +11,13 @@ from maitred.meta_tools.base import (
     NUMBER,
     TEXT,
     TEXTS,
+    MenuText,
     MetaTool,
     MetaToolRequest,
-    Result,
-    text_result,
 )
 
 
-async def _answer(gateway: Gateway, request: MetaToolRequest) -> Result:
+async def _answer(gateway: Gateway, request: MetaToolRequest) -> MenuText:
     given = request.arguments
     answer = await gateway.search(
         read.texts(given, read.PHRASE_KEYS),
@@ -31,13 +30,14 @@ async def _answer(gateway: Gateway, request: MetaToolRequest) -> Result:
         detail=read.detail(given),
         viewer=request.viewer,
     )
-    return text_result(answer.text)
+    return MenuText(text=answer.text, tools=answer.shown_names, has_results=answer.is_relevant)
 
 
 SEARCH_TOOLS: Final = MetaTool(
     name="search_tools",
     description="Find tools by short phrases, one capability each.",
     answer=_answer,
+    action="search",
     properties={
         "phrases": TEXTS,
         "server": TEXT,

@@ -159,7 +159,8 @@ class Viewer:
     client with its own wire. Otherwise it is empty in the stateless era, where all requests of a principal
     count together. `client` is the name that the client gives itself, a claim and no proof. `surface` is
     where the request came in, empty for a program's own calls. `start` is what the client's program said when
-    it connected, where there is one.
+    it connected, where there is one. `version` is the client's own, another claim. `folder` is where a client
+    works that has this gateway for itself.
     """
 
     grant: Grant
@@ -168,6 +169,13 @@ class Viewer:
     era: ViewerEra = "stateless"
     surface: Surface = ""
     start: ClientStart = NO_START
+    version: str = ""
+    folder: str = ""
+
+    @property
+    def project(self) -> str:
+        """The folder that the client works in; empty where no program said it, as over HTTP."""
+        return self.folder or self.start.folder
 
     @property
     def principal(self) -> str:

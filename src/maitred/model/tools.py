@@ -126,7 +126,8 @@ class ToolCall:
     stateless era; the gateway relays them unchanged. `meta` is the caller's `_meta` without the keys of its
     own connection. `request_id` is the id of the caller's request, if it has one. `task` is what a client of
     the handshake era wants of a task (the field `task` of its request); on the way to the server it is not
-    None if the server may answer with a task.
+    None if the server may answer with a task. `via` is the tool of the menu that a model called instead of
+    the tool itself.
     """
 
     name: str
@@ -137,6 +138,7 @@ class ToolCall:
     client_capabilities: Mapping[str, Any] | None = None
     request_id: str = ""
     task: Mapping[str, Any] | None = None
+    via: str = ""
 
 
 Band = Literal["strong", "fair", "weak", "none"]

@@ -255,6 +255,16 @@ audit_terms = sa.Table(
 )
 """By which names lines of the trail are found, up to the mark `indexed`; see `maitred.audit.line_index`."""
 
+audit_answers = sa.Table(
+    "audit_answers",
+    metadata,
+    sa.Column("digest", sa.String(32), primary_key=True),
+    sa.Column("at", sa.String(40), nullable=False, index=True),
+    sa.Column("bytes", sa.Integer, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+"""Texts of answers beside the trail, compressed; see `maitred.audit.answers`."""
+
 held_calls = sa.Table(
     "held_calls",
     metadata,

@@ -54,7 +54,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         FollowVisibility(given.visibility),  # makes sense now; updates the facts afterwards
         CheckArguments(lookup.check),  # against the schema; read-only where the caller wants that
         RefuseNestedChain(state.is_composed),  # no saved chain within a saved chain
-        AuditOutcome(),  # written before anybody changes the answer
+        AuditOutcome(),  # how it ended, before a step changes the answer
         LimitRate(given.access.is_limited, given.access.enter),  # calls a minute, calls at once
         HoldCall(given.held_calls, lookup.check_again),  # waits for a person where the rules say so
         UseCache(given.cache, given.cache_policy, given.usage),  # answers from the cache, or empties it

@@ -359,6 +359,7 @@ async def open_trail(settings: Settings) -> "AsyncIterator[AuditService]":
     """The audit trail. It opens its file with the first entry."""
     from maitred.audit.log import AuditLog
     from maitred.audit.service import AuditService
+    from maitred.disclosure.budget import estimate
 
     async with AuditLog(database_of(settings), key=audit_key()) as trail:
-        yield AuditService(trail, settings.audit)
+        yield AuditService(trail, settings.audit, estimate=estimate)

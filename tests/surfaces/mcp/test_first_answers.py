@@ -159,7 +159,7 @@ def test_what_is_taken_without_the_sdk_is_taken_by_it(declared: dict[str, Any]) 
     validate_client_request("initialize", "2025-11-25", params)
     ServerRunner._negotiate_initialize(params)
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": declared}
-    assert check_envelope(meta, STATELESS_VERSION) == "a client"
+    assert check_envelope(meta, STATELESS_VERSION)[0] == "a client"
     validate_client_request("tools/list", STATELESS_VERSION, {"_meta": meta})
 
 

@@ -108,12 +108,12 @@ async def test_a_client_that_lists_tools_is_seen_with_its_era_while_it_is_connec
     with anyio.fail_after(SOON_S):
         async with Client(server, mode="legacy", client_info=Implementation(name="old", version="1")) as old:
             await old.list_tools()
-            assert re.search(r" old \S+ mcp connected handshake ", words_of(await page(person)))
+            assert re.search(r" old 1 \S+ mcp connected handshake ", words_of(await page(person)))
         await eventually(lambda: not any(one.is_connected for one in house.gateway.seen_clients(LOCAL_USER)))
-        assert re.search(r" old \S+ mcp not connected handshake ", words_of(await page(person)))
+        assert re.search(r" old 1 \S+ mcp not connected handshake ", words_of(await page(person)))
         async with Client(server, client_info=Implementation(name="new", version="1")) as new:
             await new.list_tools()
-        assert re.search(r" new \S+ mcp stateless stateless ", words_of(await page(person)))
+        assert re.search(r" new 1 \S+ mcp stateless stateless ", words_of(await page(person)))
 
 
 async def test_each_block_can_be_pasted_as_it_is(house: House) -> None:

@@ -74,7 +74,7 @@ async def test_a_call_that_waits_says_so_at_once_and_is_answered_at_the_same_add
     await send(client, f"/ui/held/{held_id}", decision="once", read=held_id)
     read = await shows(client, page, "Answer ok")
     assert '{"item": "a lamp"}' in read
-    assert "waits for a person" not in read
+    assert "waits for a person since" not in read
 
 
 async def test_who_may_not_decide_reads_who_may_and_gets_the_answer(house: House) -> None:

@@ -1,4 +1,7 @@
-"""Give a call an entry in the audit trail, which also records the error that ends the call."""
+"""Give a call an entry in the audit trail, and record how the call ends.
+
+The outcome is that of `AuditOutcome`, below; what the caller reads of the answer is known only here.
+"""
 
 from collections.abc import Callable
 
@@ -24,6 +27,7 @@ class AuditCall:
         call.entry = entry = self._make_entry(call.request, call.viewer, chain_id)
         try:
             answer = await proceed(call)
+            await entry.written(answer.wire)
         except BaseException as error:
             await entry.failed(error)
             raise

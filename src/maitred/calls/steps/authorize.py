@@ -9,7 +9,7 @@ from maitred.model.tools import Tool
 
 
 class Authorize:
-    """`check` raises if a viewer may not call a tool. From here on the audit entry names the tool."""
+    """`check` raises if a viewer may not call a tool. The audit entry names the tool, also of a refusal."""
 
     def __init__(self, check: Callable[[Tool, Viewer], object]) -> None:
         self._check = check
@@ -22,6 +22,6 @@ class Authorize:
             ToolWithheldError: It is withheld from all callers now; the text says why.
         """
         tool = call.tool
-        self._check(tool, call.viewer)
         call.entry.means(tool.server, tool.key.name)
+        self._check(tool, call.viewer)
         return proceed(call)

@@ -7,6 +7,7 @@ gateway decides on each request.
 import gc
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -107,6 +108,8 @@ async def _serve(
 ) -> None:
     gc.disable()  # until everything is loaded
     from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the gateway takes a while to load
+    from maitred.surfaces.daemon.environment import project_folder  # noqa: PLC0415
+    from maitred.surfaces.daemon.handshake import working_folder  # noqa: PLC0415
     from maitred.surfaces.daemon.pages import PagesOnDemand  # noqa: PLC0415
     from maitred.surfaces.mcp.lazy_surface import LazySurface  # noqa: PLC0415
     from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
@@ -120,6 +123,8 @@ async def _serve(
                 tasks.start_soon(follow_manifests, gateway)
                 gc.freeze()  # loaded objects stay, so the collector need not visit them
                 gc.enable()
+                if transport == "stdio":  # its one client started this process in its own folder
+                    viewer = replace(viewer, folder=project_folder(working_folder()))
                 surface = LazySurface(gateway, viewer=viewer)
                 tasks.start_soon(_warm, gateway, surface)
                 pages = PagesOnDemand(gateway, stop)

@@ -136,19 +136,23 @@ def _program(spec: ServerSpec, path: str) -> str:
 
 
 def start_of(said: Mapping[str, Any]) -> ClientStart:
-    """What a client's program said of itself, as far as it is usable.
+    """What a client's program said of itself, as far as it is usable."""
+    own = said.get("start")
+    own = own if isinstance(own, dict) else {}
+    return ClientStart(
+        client=str(own.get("client", ""))[:_MOST_ID], folder=project_folder(str(own.get("folder", "")))
+    )
+
+
+def project_folder(folder: str) -> str:
+    """The folder that a client's program runs in; empty if it is no project's.
 
     Desktop applications start it in the root or the home folder, which says nothing of a project.
     """
-    own = said.get("start")
-    own = own if isinstance(own, dict) else {}
-    folder, home = str(own.get("folder", "")), os.path.expanduser("~")  # noqa: PTH111  # paths are text here
+    home = os.path.expanduser("~")  # noqa: PTH111  # paths are text here
     is_usable = folder.startswith("/") and "\0" not in folder and _is_unicode(folder)
     folder = os.path.normpath(folder) if is_usable else ""
-    return ClientStart(
-        client=str(own.get("client", ""))[:_MOST_ID],
-        folder="" if os.path.realpath(folder) in ("/", os.path.realpath(home)) else folder,
-    )
+    return "" if os.path.realpath(folder) in ("/", os.path.realpath(home)) else folder
 
 
 def _is_unicode(text: str) -> bool:

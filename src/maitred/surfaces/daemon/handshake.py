@@ -34,16 +34,17 @@ _RIGHTS: Final = ("CapEff:", "CapBnd:", "NoNewPrivs:", "Seccomp:")
 
 def values(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Digests of the process's environment, by the names of variables, and of `HERE` and `PLACE`."""
-    seen = {**environ, HERE: _here(), PLACE: _place()}
+    seen = {**environ, HERE: working_folder(), PLACE: _place()}
     return {name: _digest(text) for name, text in seen.items() if name != _PRIVATE}
 
 
 def start(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What a client's program says of itself, with an id that is made here."""
-    return {"client": os.urandom(8).hex(), "folder": _here(), "path": environ.get("PATH", "")}
+    return {"client": os.urandom(8).hex(), "folder": working_folder(), "path": environ.get("PATH", "")}
 
 
-def _here() -> str:
+def working_folder() -> str:
+    """The folder that this process works in; empty if that is gone."""
     try:
         return os.getcwd()  # noqa: PTH109  # the same
     except FileNotFoundError:

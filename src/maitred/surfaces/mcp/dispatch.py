@@ -67,7 +67,7 @@ class StatelessDispatch:
         """Answer a request, whose envelope the SDK has read into `route`."""
         version = route.protocol_version
         if method == "tools/call":
-            viewer = self._surface.viewers.named(_name(route.client_info), guest)
+            viewer = self._surface.viewers.named(*_client(route.client_info), guest)
             caller = StatelessCaller(context, params, viewer, client=self._client)
             return await self._surface.call_tool(params or {}, version, caller, viewer)
         connection = self.connection(version, route.client_info, route.client_capabilities, guest)
@@ -84,7 +84,8 @@ class StatelessDispatch:
         return connection
 
 
-def _name(client_info: Any) -> str:
-    """The name that a client of the stateless era gives itself; empty if it gives none."""
-    name = client_info.get("name") if isinstance(client_info, Mapping) else None
-    return name if isinstance(name, str) else ""
+def _client(client_info: Any) -> tuple[str, str]:
+    """The name and version that a client of the stateless era gives itself; empty if it gives none."""
+    own = client_info if isinstance(client_info, Mapping) else {}
+    name, version = own.get("name"), own.get("version")
+    return name if isinstance(name, str) else "", version if isinstance(version, str) else ""

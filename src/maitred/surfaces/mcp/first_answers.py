@@ -156,7 +156,7 @@ class FirstAnswers:
             raise UnusualValueError
         check_meta(params.get("_meta", {}))
         check_capabilities(params["capabilities"])
-        named = self._named(check_client(params["clientInfo"]))
+        named = self._named(*check_client(params["clientInfo"]))
         viewer = replace(named, era="handshake", connection=self._connection)
         self.opening = replace(self.opening, handshake=dict(params), viewer=viewer)
         return {
@@ -181,7 +181,7 @@ class FirstAnswers:
     async def _stateless(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if params.keys() != {"_meta"}:
             raise UnusualValueError
-        viewer = self._named(check_envelope(params["_meta"], STATELESS_VERSION))
+        viewer = self._named(*check_envelope(params["_meta"], STATELESS_VERSION))
         if method == "server/discover":
             self.opening = replace(self.opening, is_stateless=True)
             capabilities = {**_BOTH_ERAS, "extensions": {EXTENSION: {}}}
@@ -198,9 +198,15 @@ class FirstAnswers:
         self.opening = replace(self.opening, is_stateless=True)
         return {**dict(sorted(page.items())), **_STAMP}
 
-    def _named(self, client: str) -> Viewer:
-        """The client by the name that it gives itself."""
-        return replace(self._known, client=client[:CLIENT_CHARACTERS], era="stateless", surface="mcp")
+    def _named(self, client: str, version: str) -> Viewer:
+        """The client by the name and version that it gives itself."""
+        return replace(
+            self._known,
+            client=client[:CLIENT_CHARACTERS],
+            version=version[:CLIENT_CHARACTERS],
+            era="stateless",
+            surface="mcp",
+        )
 
     # --- lists --------------------------------------------------------------------------------------------
 

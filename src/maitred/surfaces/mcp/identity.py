@@ -62,7 +62,7 @@ class Viewers:
         connection = connection_of(ctx)
         guest = self._guest(ctx, connection)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return self.named(_client(connection), guest)
+            return self.named(*_client(connection), guest)
         return self.behind(connection, guest)
 
     def asking(self, ctx: Context) -> Viewer:
@@ -75,7 +75,7 @@ class Viewers:
         found = scope.get(VIEWER)
         return found if isinstance(found, Viewer) else self._admitted.get(connection)
 
-    def named(self, client: str, guest: Viewer | None = None) -> Viewer:
+    def named(self, client: str, version: str, guest: Viewer | None = None) -> Viewer:
         """A client of the stateless era by its own name, with the grant of `guest` if there is one."""
         known = guest or self.stateless
         return Viewer(
@@ -84,6 +84,8 @@ class Viewers:
             client=client[:CLIENT_CHARACTERS],
             surface="mcp",
             start=known.start,
+            version=version[:CLIENT_CHARACTERS],
+            folder=known.folder,
         )
 
     def behind(self, connection: Connection, guest: Viewer | None = None) -> Viewer:
@@ -96,7 +98,7 @@ class Viewers:
         grant = guest.grant if guest else None
         if viewer is None:
             number = str(next(self._numbers))
-            named = self.named(_client(connection), guest)
+            named = self.named(*_client(connection), guest)
             viewer = replace(named, era="handshake", connection=number)
             self.adopt(connection, viewer)
         if grant is None or grant == viewer.grant:
@@ -108,6 +110,9 @@ class Viewers:
         return replace(viewer, grant=grant)
 
 
-def _client(connection: Connection) -> str:
-    """The name that a client gave itself in its introduction; empty if it gave none."""
-    return connection.client_params.client_info.name if connection.client_params else ""
+def _client(connection: Connection) -> tuple[str, str]:
+    """The name and version that a client gave itself in its introduction; empty if it gave none."""
+    if connection.client_params is None:
+        return "", ""
+    info = connection.client_params.client_info
+    return info.name, info.version

@@ -183,15 +183,16 @@ _OPEN_CAPABILITIES: Final = ("experimental", "extensions")
 _KNOWN_CAPABILITIES: Final = ("elicitation", "roots", "sampling", "tasks", *_OPEN_CAPABILITIES)
 
 
-def check_client(info: Any) -> str:
-    """The name of a client in what it says of itself.
+def check_client(info: Any) -> tuple[str, str]:
+    """The name and the version of a client in what it says of itself.
 
     Raises:
         UnusualValueError: It has parts besides texts.
     """
     texts = {"description": _text, "name": _text, "title": _text, "version": _text, "websiteUrl": _text}
     _expect(isinstance(info, dict) and info.keys() <= texts.keys())
-    return str(_fields(texts, ("name", "version"), info)["name"])
+    read = _fields(texts, ("name", "version"), info)
+    return str(read["name"]), str(read["version"])
 
 
 def check_capabilities(declared: Any) -> None:
@@ -232,8 +233,8 @@ def _check_token(meta: Mapping[str, Any]) -> None:
     _expect(isinstance(token, int | str) and not isinstance(token, bool))
 
 
-def check_envelope(meta: Any, version: str) -> str:
-    """The name of the client, empty if it gives none, in the `_meta` of a request of the stateless era.
+def check_envelope(meta: Any, version: str) -> tuple[str, str]:
+    """Name and version of the client in the `_meta` of a stateless request; empty if it gives none.
 
     Raises:
         UnusualValueError: Its version is another, or a part is malformed or unusual.
@@ -243,4 +244,4 @@ def check_envelope(meta: Any, version: str) -> str:
     _check_token(meta)
     if _LOG_LEVEL in meta:
         _one_of(LEVELS, meta[_LOG_LEVEL])
-    return check_client(meta[_CLIENT]) if _CLIENT in meta else ""
+    return check_client(meta[_CLIENT]) if _CLIENT in meta else ("", "")

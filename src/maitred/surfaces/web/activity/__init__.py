@@ -1,8 +1,8 @@
 """Activity: what principals did through the gateway, as work sessions, from the audit trail.
 
-A work session is a run of acts of one principal by one client and surface, without a pause of half an hour.
-There are no empty ones. A page is made of one page of the trail, so an old session may be cut there. The
-trail does not know the project of a client.
+A work session is a run of acts of one principal by one client in one project and by one surface, without a
+pause of half an hour. There are no empty ones. A page is made of one page of the trail, so an old session may
+be cut there.
 To add a filter, pass it to `Gateway.audit_lines`, and add it to the form of `activity.html`.
 """
 
@@ -11,18 +11,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from maitred.audit.line_index import NOTHING_FOUND, SUCCESSES
 from maitred.audit.service import moment_ago
 from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
 
 _PAGE: Final = 200
 _WITHOUT: Final = dict.fromkeys(
-    ("chain_id", "server", "tool", "published", "outcome", "ms", "detail", "cached", "action"), ""
-)
+    (
+        "chain_id", "server", "tool", "published", "outcome", "ms", "waited_ms", "tokens", "shown", "more",
+        "detail", "cached", "action", "via", "answer",
+    ),
+    "",
+)  # fmt: skip
 """The fields that a line leaves out where they are empty."""
 PAUSE: Final = timedelta(minutes=30)
 """After a longer pause, a principal begins another work session."""
-FINE_OUTCOMES: Final = frozenset({"ok", "begun", "input_required", "registered", "changed"})
-"""The outcomes of acts that did what they should, or still may."""
 _SPANS: Final = (("", "any time"), ("1h", "last hour"), ("24h", "last day"), ("7d", "last week"))
 _OUTCOMES: Final = (
     ("", "any outcome"),
@@ -30,17 +33,25 @@ _OUTCOMES: Final = (
     ("failed", "failed"),
     ("tool_error", "error of the tool"),
     ("not_allowed", "not allowed"),
+    ("held", "waited for a person"),
+    (NOTHING_FOUND, "search without result"),
 )
-_FIELDS: Final = ("tool", "who", "client", "chain", "outcome", "span")
+_FIELDS: Final = ("tool", "who", "client", "project", "chain", "outcome", "span")
 
 
 @dataclass(kw_only=True)
 class WorkSession:
-    """One work session, with its acts from the newest to the oldest."""
+    """One work session, with its acts from the newest to the oldest.
+
+    `version` is the last one that the client said it has, `project` the folder it works in; both may be
+    empty.
+    """
 
     who: str
     client: str
     surface: str
+    project: str = ""
+    version: str = ""
     lines: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
@@ -56,26 +67,50 @@ class WorkSession:
     @property
     def failed(self) -> int:
         """How many of its acts failed."""
-        return sum(line.get("outcome") not in FINE_OUTCOMES for line in self.lines)
+        return sum(line.get("outcome") not in SUCCESSES for line in self.lines)
 
     @property
     def milliseconds(self) -> float:
-        """How long its acts took together."""
-        return sum(float(line.get("ms") or 0) for line in self.lines)
+        """How long its acts took together, without the time in which a person decided."""
+        return sum(own_ms(line) for line in self.lines if not is_within_chain(line))
+
+    @property
+    def tokens(self) -> int:
+        """What the agent read, as far as its lines have that."""
+        return sum(int(line.get("tokens") or 0) for line in self.lines)
+
+
+def is_within_chain(line: Mapping[str, Any]) -> bool:
+    """Whether an act is part of a chain, which has a line of its own."""
+    return bool(line.get("chain_id")) and line.get("action") != "chain"
+
+
+def own_ms(line: Mapping[str, Any]) -> float:
+    """How long an act took, without the time in which a person decided."""
+    return max(float(line.get("ms") or 0) - float(line.get("waited_ms") or 0), 0.0)
 
 
 def work_sessions(lines: Iterable[Mapping[str, Any]]) -> Sequence[WorkSession]:
     """Lines from the newest to the oldest as work sessions, the one with the newest act first."""
     found: list[WorkSession] = []
-    open_ones: dict[tuple[str, str, str], WorkSession] = {}
+    open_ones: dict[tuple[str, str, str, str], WorkSession] = {}
     for line in lines:
-        key = (str(line.get("who", "")), str(line.get("client", "")), str(line.get("surface", "")))
+        who, client, surface, project = key = _key_of(line)
         session = open_ones.get(key)
         if session is None or _moment(session.first) - _moment(line["at"]) > PAUSE:
-            session = open_ones[key] = WorkSession(who=key[0], client=key[1], surface=key[2])
+            session = open_ones[key] = WorkSession(who=who, client=client, surface=surface, project=project)
             found.append(session)
+        session.version = session.version or str(line.get("version", ""))
         session.lines.append({**_WITHOUT, **line})
     return found
+
+
+def _key_of(line: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """What all lines of a work session have in common."""
+    who, client, surface, project = (
+        str(line.get(name, "")) for name in ("who", "client", "surface", "project")
+    )
+    return who, client, surface, project
 
 
 def _moment(text: Any) -> datetime:
@@ -91,6 +126,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         since=moment_ago(fields["span"]),
         who=fields["who"],
         client=fields["client"],
+        project=fields["project"],
         chain=fields["chain"],
         tool=fields["tool"],
         outcome=fields["outcome"],
@@ -100,7 +136,8 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     return {
         **fields,
         "sessions": work_sessions(found.lines),
-        "fine": FINE_OUTCOMES,
+        "fine": SUCCESSES,
+        "own_ms": own_ms,
         "spans": _SPANS,
         "outcomes": _OUTCOMES,
         "is_filtered": any(fields.values()),

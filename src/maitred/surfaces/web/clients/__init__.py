@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from maitred.audit.line_index import SUCCESSES
 from maitred.gateway import SeenClient
 from maitred.surfaces.client_entries import CLIENTS, NAME, KnownClient, fold_name, start_command
-from maitred.surfaces.web.activity import FINE_OUTCOMES
 from maitred.surfaces.web.screen import McpEndpoint, ScreenPage, Visit, WebScreen
 
 _LINES: Final = 2_000
@@ -33,6 +33,7 @@ class ClientRow:
     failed: int = 0
     eras: set[str] = field(default_factory=set)
     is_connected: bool = False
+    version: str = ""
 
     @property
     def title(self) -> str:
@@ -59,9 +60,11 @@ def client_rows(lines: Iterable[Mapping[str, Any]], seen: Iterable[SeenClient] =
         if key[0] or key[2] == "mcp":
             row = _row(rows, key, str(line.get("at", "")))
             row.acts += 1
-            row.failed += line.get("outcome", "ok") not in FINE_OUTCOMES
+            row.version = row.version or str(line.get("version", ""))
+            row.failed += line.get("outcome", "ok") not in SUCCESSES
     for one in seen:
         row = _row(rows, (one.client, one.principal, "mcp"), one.first)
+        row.version = one.version if one.last >= row.last else row.version
         row.last = max(row.last, one.last)
         row.eras.add(one.era)
         row.is_connected |= one.is_connected

@@ -1,22 +1,25 @@
 """Replay: one work session of the audit trail on a time line, also as one file to pass on.
 
-The trail has what was asked of servers and how it ended. Arguments are there as the settings keep them: as a
-hash, or with their secrets masked. The file is masked again as a whole, and loads nothing.
+The trail has what was asked of the menu and of servers, and how it ended. Arguments and texts of answers are
+there as the settings keep them: as a hash or not at all, or with their secrets masked. A text that is not
+kept is not made again, since the catalog has changed. The file is masked again as a whole, and loads nothing.
 To add a column, change `pieces.html`, which the page and the file share.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from maitred.audit.masking import mask_value
+from maitred.audit.answers import KeptText
+from maitred.audit.line_index import SUCCESSES
+from maitred.audit.masking import mask_text, mask_value
 from maitred.audit.service import moment_of
 from maitred.errors import PathNotFoundError
-from maitred.surfaces.web.activity import FINE_OUTCOMES, PAUSE, WorkSession, work_sessions
+from maitred.surfaces.web.activity import PAUSE, WorkSession, is_within_chain, own_ms, work_sessions
 from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
 from maitred.surfaces.web.templates import render
 
@@ -26,22 +29,44 @@ _MOST_OFTEN: Final = timedelta(days=1)
 """How long a work session is at most, but for a few."""
 _NARROWEST: Final = 0.4
 """The least width of a bar, in percent of the session."""
+_MOST_TEXT: Final = 400_000
+"""How many characters of answers a page has, and its file again."""
+Texts = Mapping[str, KeptText]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedAct:
-    """One act: `after_ms` counts from the beginning of the session; `left` and `width` are percents of it."""
+    """One act: `after_ms` counts from the beginning of the session; `left` and `width` are percents of it.
+
+    `text` is what the agent read; `None` if that is not kept.
+    """
 
     line: Mapping[str, Any]
     after_ms: float
     ms: float
     left: float = 0.0
     width: float = 100.0
+    text: KeptText | None = None
 
     @property
     def is_fine(self) -> bool:
         """Whether it did what it should, or still may."""
-        return (self.line.get("outcome") or "ok") in FINE_OUTCOMES
+        return (self.line.get("outcome") or "ok") in SUCCESSES
+
+    @property
+    def waited_ms(self) -> float:
+        """How long a person took to decide on it."""
+        return float(self.line.get("waited_ms") or 0)
+
+    @property
+    def took_ms(self) -> float:
+        """How long it took without that."""
+        return own_ms(self.line)
+
+    @property
+    def tokens(self) -> int:
+        """What the agent read of its answer; 0 if that is not known."""
+        return int(self.line.get("tokens") or 0)
 
     @property
     def chain(self) -> str:
@@ -54,8 +79,12 @@ class TimedAct:
         return self.line.get("arguments", self.line.get("arguments_hash"))
 
 
-def acts_of(session: WorkSession) -> Sequence[TimedAct]:
-    """The acts of a session, the oldest first; the beginning and the end of a change are one act."""
+def acts_of(session: WorkSession, texts: Texts | None = None) -> Sequence[TimedAct]:
+    """The acts of a session, the oldest first; the beginning and the end of a change are one act.
+
+    `texts` are the texts of answers by the field `answer` of their lines.
+    """
+    known = texts or {}
     lines = list(reversed(session.lines))
     ended = {line.get("begun") for line in lines if line.get("begun")}
     whole = [line for line in lines if not (line.get("outcome") == "begun" and line.get("seq") in ended)]
@@ -69,6 +98,7 @@ def acts_of(session: WorkSession) -> Sequence[TimedAct]:
             ms=ms,
             left=100 * (start - first) / length,
             width=max(100 * ms / length, _NARROWEST),
+            text=known.get(str(line.get("answer", ""))),
         )
         for line, (start, ms) in zip(whole, spans, strict=True)
     ]
@@ -103,15 +133,20 @@ async def view(visit: Visit) -> Mapping[str, Any]:
             "older": url_of("replay", before=rest) if rest else "",
         }
     session = await _session(visit, number)
-    acts = acts_of(session)
+    texts, left_out = await _texts(visit, session)
+    acts = acts_of(session, texts)
+    audit = visit.gateway.settings.audit
     return values | {
         "page_title": f"{session.who} · Replay",
         "work": session,
         "acts": acts,
         "failed": sum(not act.is_fine for act in acts),
         "length_ms": max(act.after_ms + act.ms for act in acts),
-        "file": _file(session),
-        "keeps": visit.gateway.settings.audit.arguments,
+        "file": _file(session, texts),
+        "keeps": audit.arguments,
+        "answers": audit.answers,
+        "days": audit.answers_days,
+        "left_out": left_out,
     }
 
 
@@ -123,7 +158,7 @@ def _listed(session: WorkSession) -> Mapping[str, Any]:
         "acts": len(acts),
         "failed": sum(not act.is_fine for act in acts),
         "chains": len({act.chain for act in acts if act.chain}),
-        "ms": sum(act.ms for act in acts if not act.chain or act.line.get("action") == "chain"),
+        "ms": sum(act.took_ms for act in acts if not is_within_chain(act.line)),
     }
 
 
@@ -146,11 +181,27 @@ async def _session(visit: Visit, number: int) -> WorkSession:
     return session
 
 
-def _file(session: WorkSession) -> Markup:
+async def _texts(visit: Visit, session: WorkSession) -> tuple[Texts, int]:
+    """The texts of a session that are kept, the first ones up to a bound, and how many more there are."""
+    digests = [str(line["answer"]) for line in reversed(session.lines) if line.get("answer")]
+    if not digests:
+        return {}, 0
+    found = await visit.gateway.audit_answers(digests, visit.viewer)
+    shown: dict[str, KeptText] = {}
+    length = 0
+    for digest, text in found.items():
+        length += len(text.text)
+        if length > _MOST_TEXT:
+            break
+        shown[digest] = text
+    return shown, len(found) - len(shown)
+
+
+def _file(session: WorkSession, texts: Texts) -> Markup:
     """The session as an address that holds a whole HTML file, masked."""
-    masked = WorkSession(who=session.who, client=session.client, surface=session.surface)
-    masked.lines = [mask_value(dict(line)) for line in session.lines]
-    page = render("replay/file.html", work=masked, acts=acts_of(masked))
+    masked = replace(session, lines=[mask_value(dict(line)) for line in session.lines])
+    masked_texts = {digest: replace(one, text=mask_text(one.text)) for digest, one in texts.items()}
+    page = render("replay/file.html", work=masked, acts=acts_of(masked, masked_texts))
     body = base64.b64encode(page.encode("utf-8", "replace")).decode()
     return Markup(f"data:text/html;base64,{body}")  # noqa: S704  # base64 needs no escape, and no bound
 

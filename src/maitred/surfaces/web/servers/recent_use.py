@@ -16,6 +16,7 @@ from maitred.errors import (
     ServerError,
     UnreadableAnswerError,
 )
+from maitred.surfaces.web.activity import own_ms
 from maitred.surfaces.web.screen import Visit
 
 SPAN: Final = "24h"
@@ -91,6 +92,6 @@ def use_of(lines: Iterable[Mapping[str, Any]]) -> RecentUse:
         client = str(line.get("client", "")) or _SURFACES.get(surface, "a program")
         calls[str(line.get("who", "")), client][server] += 1
         if line.get("ms"):
-            latencies[server].insert(0, float(line["ms"]))
+            latencies[server].insert(0, own_ms(line))
     clients = [ClientUse(principal=who, client=client, calls=of) for (who, client), of in calls.items()]
     return RecentUse(clients=sorted(clients, key=lambda one: -one.total), latencies=latencies)

@@ -1,0 +1,1 @@
+"""The audit trail: what is beside its lines."""
