@@ -62,6 +62,25 @@ async def lied(gateway: Gateway) -> ToolDiff:
     return found
 
 
+async def test_a_proposal_that_harms_a_neighbour_is_not_used(model: OpenAiServer, tmp_path: Path) -> None:
+    """Though it fits its tool. It is shown with who would have been harmed, for what, and both places."""
+    text = "List the files of folders, listed. Files of folders."
+    answer = {"title": "Files of folders, listed", "description": text}
+    model.reply = saying(lambda name: answer if name == "list_files" else {})
+    upstreams = Upstream("thief", {"list_files": "Works.", "gt_usr": "gets user"}), Upstream("victim", VICTIM)
+    async with opened(replace(two(tmp_path, model), mediation=MediationSettings()), *upstreams):
+        pass  # both are known now: a proof holds whatever servers come later
+    async with opened(two(tmp_path, model), *upstreams) as gateway:
+        await gateway.ask_model(viewer=LOCAL_USER)
+        found = {one.tool.key.name: one for one in await gateway.mediation_diff(viewer=LOCAL_USER)}
+        assert (found["list_files"].proposal.state, by(gateway)["list_files"]) == ("harmful", "")
+        assert described(gateway)["thief__list_files"] == "Works."
+        told = found["list_files"].to_json()
+        assert told["changes"]["description"] == text
+        assert "dir" in {harm["tool"] for harm in told["harmed"]}
+        assert all(0 < harm["before"] != harm["after"] for harm in told["harmed"])
+
+
 async def test_a_text_that_does_not_fit_its_tool_is_not_used(model: OpenAiServer, tmp_path: Path) -> None:
     """It is shown with the reason, and the tool keeps what it had; without proofs it is used."""
     model.reply = saying(lying)
