@@ -318,7 +318,7 @@ def test_the_public_names_are_these() -> None:
         "EnhancedTool", "Estimate", "LlmTransformer", "Mediator", "Memo", "MemoEntry", "MemoStore",
         "MemoryStore", "Middleware", "ModelSpending", "OverrideTransformer", "Overrides", "ProofVerdict",
         "Ranker", "RuleTransformer", "SourceTool", "ToolContext", "ToolOverride", "Transformer",
-        "UNCATEGORIZED", "fetch_overrides", "load_overrides", "middleware", "prove",
+        "UNCATEGORIZED", "fetch_overrides", "load_overrides", "middleware", "misreadings", "prove",
     ])  # fmt: skip
 
 
