@@ -20,9 +20,7 @@ WHOLE: Mapping[str, str] = {
 }
 """Statements with a condition that read a whole table, and why they may."""
 NOW = "2026-11-27T10:00:00+00:00"
-BOUND = CallBinding(
-    principal="ann", server="git", tool="commit", definition="d", arguments="a", policy="p"
-)
+BOUND = CallBinding(principal="ann", server="git", tool="commit", definition="d", arguments="a", policy="p")
 HELD: Mapping[str, Callable[[sa.Connection], Any]] = {
     "those that wait": lambda c: held.waiting(c, NOW),
     "how many of a principal wait": lambda c: held.waiting_of(c, "ann", NOW, ["h1"]),

@@ -81,7 +81,7 @@ class RerankStage:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Load what the reranker needs when it is wanted; what fails is told by the first question."""
+        """Load what the reranker needs when it is wanted; the first question reports what fails."""
         if self._load is None:
             return
         await self._wanted.wait()

@@ -12,6 +12,9 @@ import pytest
 from bench.outages import PASS_ON, Service
 from bench.stage import CURRENT
 
+from maitred.config.settings import Http
+from maitred.surfaces.http.inherited_socket import inherited_socket
+
 pytestmark = pytest.mark.anyio
 
 LIMIT_S = 120.0
@@ -79,3 +82,12 @@ def test_a_socket_that_the_configuration_does_not_mean_is_refused(
 
     assert done.returncode != 0
     assert says in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("pid", ["1", "", "none"])
+def test_a_socket_for_another_process_is_left_alone_and_no_server_hears_of_it(pid: str) -> None:
+    """The variables go to all programs that one started. Source: sd_listen_fds(3)."""
+    environ = {"LISTEN_PID": pid, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "x", "HOME": "/home/you"}
+
+    assert inherited_socket(Http(), environ) is None
+    assert environ == {"HOME": "/home/you"}

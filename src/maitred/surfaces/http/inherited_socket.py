@@ -17,7 +17,7 @@ _FIRST: Final = 3
 
 
 def inherited_socket(settings: Http, environ: MutableMapping[str, str] = os.environ) -> socket.socket | None:
-    """The socket that was passed to this process, or `None`. Programs that we start are not told of it.
+    """The socket that was passed to this process, or `None`. Programs that we start do not hear of it.
 
     Raises:
         ConfigError: There are several, or it listens elsewhere than the configuration says.
