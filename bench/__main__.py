@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from rich.console import Console
 
 from bench import (
     ablation,
+    availability,
     browsing,
     cages,
     calls,
@@ -61,6 +62,7 @@ BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "chains": chains.measure,
     "churn": churn.measure,
     "faults": faults.measure,
+    "availability": availability.measure,
     "browsing": browsing.measure,
     "page-tokens": page_tokens.measure,
     "pages": pages.measure,
@@ -85,6 +87,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
                         help="another checkout with its .venv, in turn: `maitred (before)`")  # fmt: skip
     parser.add_argument("--install-peers", action="store_true",
                         help=f"first install {' and '.join(PACKAGES)} below --work")  # fmt: skip
+    parser.add_argument("--minutes", type=float, help="how long availability is measured")
     options = parser.parse_args(arguments)
     if options.update:
         if not options.update.is_file():
@@ -107,6 +110,8 @@ def _checkout(text: str) -> Checkout:
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     size = QUICK if options.quick else FULL
+    if options.minutes:
+        size = replace(size, minutes=options.minutes)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     in_markdown = options.markdown or options.update
     out = None if options.json else Markdown() if in_markdown else Terminal(console)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from bench.values import PeerError
+from bench.values import LostError, PeerError
 from bench.wire import META, Era, Json, Wire
 
 _HOST: Final = "127.0.0.1"
@@ -77,6 +77,7 @@ class HttpWire(Wire):
         self._path = path
         self._session: dict[str, str] = {}
         self._idle: list[_Connection] = []
+        self._has_ended = False
 
     async def notices(self) -> AsyncIterator[str]:
         """The methods of notifications, as they come; the first item is empty and says that all is ready."""
@@ -101,7 +102,8 @@ class HttpWire(Wire):
             self._session = {"Mcp-Session-Id": session}
         answers = [one for one in map(json.loads, bodies) if one.get("id") == number and "method" not in one]
         if not answers:
-            raise PeerError(f"{message['method']} was answered with {head.status} and no message")
+            why = f"{message['method']} was answered with {head.status} and no message"
+            raise LostError(why, was_sent=True)
         answer: Json = answers[0]
         return answer
 
@@ -120,7 +122,10 @@ class HttpWire(Wire):
         except BaseException:
             connection.writer.close()
             raise
-        self._idle.append(connection)
+        if self._has_ended:
+            connection.writer.close()
+        else:
+            self._idle.append(connection)
         return head, bodies
 
     def _headers(self) -> dict[str, str]:
@@ -140,14 +145,16 @@ class HttpWire(Wire):
         return await _dial(self._port)
 
     async def end(self) -> None:
-        """Release the session and close all connections."""
+        """Release the session and close all connections, also of requests that are still answered."""
+        self._has_ended = True
         try:
             if self._session and self._idle:
                 await self._idle[0].ask("DELETE", self._path, self._headers(), b"")
         except (PeerError, EOFError, OSError):
             pass  # it has gone, or knows no end of a session
-        for connection in self._idle:
-            connection.writer.close()
+        finally:
+            for connection in self._idle:
+                connection.writer.close()
 
 
 class SseWire(HttpWire):

@@ -6,6 +6,7 @@ from typing import Any
 from tests.support.page_tokens import BREAK_EVEN_TOKENS
 
 from bench.ablation import Ablation
+from bench.availability import AIM, Availability, Counted
 from bench.browsing import Browsing, Errand
 from bench.cages import Cages
 from bench.calls import DIRECT, Calls, Summary, Way
@@ -26,6 +27,7 @@ from bench.usage import Lift, UsageLift
 from bench.values import Failure, Skipped, Spread
 from bench.web import MOST_BYTES, MOST_MS, WebPages
 from bench.wire import VERSIONS
+from maitred.evaluation.metrics import percentile
 
 _TEN, _HUNDRED = 10, 100
 
@@ -426,6 +428,51 @@ def show_web(out: Output, web: WebPages) -> None:
     show_failures(out, web.failures)
 
 
+def show_availability(out: Output, found: Availability) -> None:
+    rows: Sequence[Sequence[str]] = [_counted(one) for one in (found.total, *found.ways, *found.kinds)]
+    heads: Sequence[str] = (
+        "requests", "asked", "answered", "refused", "late", "lost", "of those repeated", "available",
+        "with repeats", "p50 ms", "p95", "p99", "max",
+    )  # fmt: skip
+    caption = (
+        f"{found.minutes:g} minutes, {found.clients} clients, {len(found.servers)} servers"
+        f" ({', '.join(found.servers)}) of each gateway, {found.faults} faults; in time: within"
+        f" {found.limit_s:g} s; repeated: lost at first, and a repeat was answered in time; times are of"
+        " those that were answered"
+    )
+    out.table("availability", heads, rows, caption)
+    rows = [
+        (
+            one.fault, str(one.times), str(one.refused), str(one.late), str(one.lost),
+            *_median_and_most(one.outage_s), *_median_and_most(one.wait_s),
+        )
+        for one in found.outages
+    ]  # fmt: skip
+    heads = ("fault", "times", "refused", "late", "lost", "outage p50 s", "max", "longest wait p50 s", "max")
+    caption = (
+        "of the requests that the fault could touch; outage: until the last request was sent that was not"
+        " answered; longest wait: of a request that was answered"
+    )
+    out.table("what clients saw of each kind of fault", heads, rows, caption)
+    rows = [(f"{outcome}: {reason}", f"{count:,}") for outcome, reason, count in found.reasons]
+    out.table("what was not answered, and why", ("reason", "times"), rows, "N: a number")
+    verdict = "reached" if found.total.availability >= AIM else "missed"
+    out.line(f"The aim of {AIM:.1%} is {verdict}: {found.total.availability:.3%} at the first sending.")
+    show_failures(out, found.failures)
+
+
+def _counted(one: Counted) -> Sequence[str]:
+    return (
+        one.what, f"{one.asked:,}", f"{one.answered:,}", f"{one.refused:,}", str(one.late), str(one.lost),
+        str(one.mended), f"{one.availability:.3%}", f"{one.with_repeats:.3%}",
+        *(f"{ms:,.0f}" for ms in one.ms.values()),
+    )  # fmt: skip
+
+
+def _median_and_most(seconds: Sequence[float]) -> Sequence[str]:
+    return [f"{percentile(seconds, share):.1f}" for share in (0.5, 1.0)] if seconds else ["-", "-"]
+
+
 SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "calls": show_calls,
     "start": show_start,
@@ -440,6 +487,7 @@ SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "chains": show_chains,
     "churn": show_churn,
     "faults": show_faults,
+    "availability": show_availability,
     "browsing": show_browsing,
     "page-tokens": show_page_tokens,
     "pages": show_pages,

@@ -15,7 +15,8 @@ class Size:
     that calls it; `calls` is how many calls a round has, by how many of them are made at once.
     `known_servers` and `proxied_servers` are how many servers a program starts with. `growth` has pairs of
     tools and servers; of these, the peer is measured up to `growth_peer_tools`. `quality_queries` are asked
-    of each labelled set of at most `quality_tools`, all of them if it is 0.
+    of each labelled set of at most `quality_tools`, all of them if it is 0. `minutes` is how long
+    availability is measured.
     """
 
     quick: bool
@@ -43,6 +44,7 @@ class Size:
     growth_clients: tuple[int, ...]
     quality_tools: int
     quality_queries: int
+    minutes: float
 
 
 FULL = Size(
@@ -71,6 +73,7 @@ FULL = Size(
     growth_clients=(1, 100, 1_000),
     quality_tools=100_000,
     quality_queries=0,
+    minutes=10,
 )
 QUICK = Size(
     quick=True,
@@ -98,6 +101,7 @@ QUICK = Size(
     growth_clients=(1, 20),
     quality_tools=1_000,
     quality_queries=40,
+    minutes=1,
 )
 
 
@@ -119,6 +123,17 @@ class Skipped:
 
 class PeerError(Exception):
     """A process under measurement did not do what it was asked; the text says what, with its last words."""
+
+
+class LostError(PeerError):
+    """A request got no answer, since the other end went away or cannot be reached.
+
+    `was_sent` says whether the other end may have got it.
+    """
+
+    def __init__(self, why: str, *, was_sent: bool) -> None:
+        self.was_sent = was_sent
+        super().__init__(why)
 
 
 @dataclass(frozen=True, kw_only=True)

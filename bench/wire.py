@@ -16,7 +16,7 @@ from typing import IO, Any, Final, Literal
 
 from mcp.client.stdio import get_default_environment
 
-from bench.values import PeerError
+from bench.values import LostError, PeerError
 
 Era = Literal["handshake", "stateless"]
 Json = dict[str, Any]
@@ -59,7 +59,8 @@ class Wire(ABC):
         """Send a request and return its result.
 
         Raises:
-            PeerError: An error answer, no answer in time, or the other end has gone.
+            LostError: The other end has gone.
+            PeerError: An error answer, or no answer in time.
         """
         self._next_id += 1
         number, sent = self._next_id, dict(params or {})
@@ -71,8 +72,10 @@ class Wire(ABC):
                 answer = await self._exchange(number, message)
         except TimeoutError:
             raise PeerError(f"no answer to {method} in {_TIMEOUT_S:g} s{self._last_words()}") from None
+        except ConnectionRefusedError:
+            raise LostError("nobody listens", was_sent=False) from None
         except (EOFError, OSError):
-            raise PeerError(f"it ended during {method}{self._last_words()}") from None
+            raise LostError(f"it ended during {method}{self._last_words()}", was_sent=True) from None
         if "result" not in answer:
             raise PeerError(f"{method} was answered with {json.dumps(answer.get('error'))[:300]}")
         return dict(answer["result"])

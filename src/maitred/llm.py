@@ -148,6 +148,11 @@ class LanguageModel:
         self._client: Any = None
         self._connecting = threading.Lock()
 
+    async def load(self) -> None:
+        """Import the SDK in a thread, so that the next question need not wait for that."""
+        if self._client is None:
+            await to_thread.run_sync(self._connect, abandon_on_cancel=True)
+
     async def ask(self, rules: str, prompt: str, *, max_tokens: int) -> Reply:
         """The model's answer; a partial answer or a refusal has a fault.
 

@@ -75,7 +75,7 @@ async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest
             assert (done.case.state, done.case.awaits) == ("pending", True)
             assert "waits for a person's approval" in gateway.servers(LOCAL_USER)[0].withheld
             assert names(gateway) == set()
-            with pytest.raises(ToolWithheldError, match="waits for a person's approval"):
+            with pytest.raises(ToolWithheldError, match="its server 'team' waits for a person's"):
                 await gateway.call(ToolCall(name="team__learn", arguments={}), viewer=LOCAL_USER)
 
             await gateway.decide("team", "approve", viewer=LOCAL_USER, seen=done.case.digest)

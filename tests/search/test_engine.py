@@ -223,6 +223,35 @@ async def test_a_reranker_orders_hits_in_doubt_and_is_not_waited_for(hangs: bool
     assert ("no answer" in note) is hangs
 
 
+async def test_what_a_reranker_needs_is_loaded_with_the_index() -> None:
+    """Before the first search, and not before anybody needs the index: a start costs nothing."""
+    loading = anyio.Event()
+
+    async def load() -> None:
+        loading.set()
+
+    with anyio.fail_after(60):
+        async with SearchEngine(reranker=RerankStage(Reversed(), timeout_s=60, load=load)) as search:
+            await anyio.wait_all_tasks_blocked()
+            assert not loading.is_set()
+            await search.update(snapshot_of([MAIL]))
+            await loading.wait()
+
+
+async def test_a_reranker_that_cannot_be_loaded_is_asked_all_the_same() -> None:
+    """Its own answer says what is wrong, and no search ends with an error."""
+    twins = snapshot_of([raw("mail", f"send_letter_{n}", description="Send a letter.") for n in range(3)])
+
+    async def load() -> None:
+        raise ImportError
+
+    async with SearchEngine(reranker=RerankStage(Reversed(), timeout_s=60, load=load)) as search:
+        order, note = await names(search, "send a parcel or letter abroad tomorrow", twins)
+
+    assert order == [f"mail__send_letter_{n}" for n in (2, 1, 0)]
+    assert note == ""
+
+
 async def test_an_answer_is_kept_until_the_catalog_changes() -> None:
     """A new generation is searched anew, so that no tool stays hidden behind an old answer."""
     async with engine(None) as search:

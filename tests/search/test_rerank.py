@@ -114,6 +114,31 @@ async def test_a_clear_winner_is_not_sent_to_the_reranker(query: str, scores: Se
     assert reranker.calls == 0
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "best match for reading a file",
+        "the best tool to open a pull request",
+        "which tool is the single best for charts",
+        "what fits best to send a letter",
+        "Best-matching tool: translate a text",
+    ],
+)
+async def test_a_query_that_wants_the_best_match_asks_the_reranker_however_clear_the_winner_is(
+    query: str,
+) -> None:
+    """The user says so in the query. Source: design document 4, "When to Use LLM Reranking"."""
+    found = await _order(lambda _: [3, 0], query=query, scores=[0.95, 0.3, 0.2, 0.1])
+
+    assert list(found.order) == [3, 0, 1, 2]
+
+
+@pytest.mark.parametrize("query", ["match a pattern", "bestow a title", "sellers that sold best"])
+async def test_other_uses_of_the_words_ask_for_nothing(query: str) -> None:
+    """A search costs nothing that nobody asked for."""
+    assert list((await _order(lambda _: [3], query=query, scores=CLEAR)).order) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("count", [0, 1])
 async def test_nothing_is_asked_about_a_single_hit(count: int) -> None:
     """There is no order to choose."""
@@ -167,6 +192,49 @@ async def test_a_search_that_is_given_up_ends_its_reranker() -> None:
 
     assert ended.is_set()
     assert answers == []
+
+
+async def test_the_first_search_waits_for_what_is_loaded_and_its_time_limit_counts_from_then() -> None:
+    """So the first order is not lost to an import, which takes a second or two."""
+    loading, loaded = anyio.Event(), anyio.Event()
+    reranker = Fake(lambda _: [3, 2, 1, 0])
+    answers: list[RerankResult] = []
+
+    async def load() -> None:
+        loading.set()
+        await loaded.wait()
+
+    stage = RerankStage(reranker, timeout_s=0, load=load)
+
+    async def search() -> None:
+        answers.append(await stage.order(SIMPLE, CANDIDATES, CLOSE))
+
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stage.run)
+            tasks.start_soon(search)
+            await loading.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert reranker.calls == 0
+            loaded.set()
+
+    assert [list(answer.order) for answer in answers] == [[3, 2, 1, 0]]
+
+
+async def test_an_import_that_hangs_is_waited_for_no_longer_than_its_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The question then ends by its own time limit, as if nothing had been loaded before."""
+    monkeypatch.setattr("maitred.search.rerank.LOAD_S", 0.1)
+    stage = RerankStage(Fake(lambda _: [3, 2, 1, 0]), timeout_s=5, load=anyio.sleep_forever)
+
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stage.run)
+            found = await stage.order(SIMPLE, CANDIDATES, CLOSE)
+            tasks.cancel_scope.cancel()
+
+    assert list(found.order) == [3, 2, 1, 0]
 
 
 def _raise(error: Exception) -> Any:

@@ -95,6 +95,10 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         recorder._CALLS_OF_SERVER,
         lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day >= X, U.server == X),
     ),
+    "usage: calls of a server by days": (
+        recorder.calls_of_server(2),
+        lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day.in_(["a", "b"]), U.server == X),
+    ),
     "usage: calls between two days": (
         recorder._CALLS_BETWEEN,
         lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day >= X, U.day < X),

@@ -257,7 +257,9 @@ class GatewayState:
                 return why
         for status in self.servers():
             if status.name in named and not status.facts.era:
-                return f"its server {status.name!r} is {status.withheld or self.why_not_known(status.name)}"
+                decided = self.settings.servers[status.name].withheld  # it begins with a verb
+                why = decided or f"is {status.withheld or self.why_not_known(status.name)}"
+                return f"its server {status.name!r} {why}"
         return ""
 
 

@@ -53,10 +53,14 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
         async with Background() as background:
             background.start(self._embedding.run)
+            if self._reranker is not None:
+                background.start(self._reranker.run)
             yield self
 
     async def update(self, snapshot: Snapshot) -> None:
         """Bring the index to a snapshot; its words count at once, its vectors follow in the background."""
+        if self._reranker is not None:
+            self._reranker.prepare()
         async with self._updating:
             if self._supplied_generation != snapshot.generation:
                 await anyio.to_thread.run_sync(self._step, snapshot)

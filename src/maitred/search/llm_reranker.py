@@ -42,6 +42,10 @@ class LlmAsker:
         self._name = vendor
         self._model = LanguageModel(vendor, endpoint, patience_s=self.patience_s)
 
+    async def load(self) -> None:
+        """Import what a question needs, in a thread; raises what the import raises."""
+        await self._model.load()
+
     async def ask(self, prompt: str) -> str:
         """Return the model's answer.
 

@@ -5,7 +5,7 @@ reranker fails. It neither finds nor shows tools: positions go in and out.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Final
@@ -19,6 +19,9 @@ from maitred.search.tokenize import STOP_WORDS
 CERTAIN: Final = 0.90
 CLOSE: Final = 0.10
 _LONG = 12
+LOAD_S: Final = 5.0
+"""Seconds that a search waits for the reranker's packages, besides its time limit."""
+
 _ROUNDING = 1e-6  # scores are float32: 0.9 and 0.8 differ by a little more than 0.1
 
 _SPLIT = re.compile(
@@ -29,6 +32,13 @@ _SPLIT = re.compile(
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]{1,2}"  # without spaces, two characters count as a word
     r"|[^\W\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]+(?:[-'’./:]\w+)*"  # noqa: RUF001  # an apostrophe
+)
+
+_BEST = re.compile(
+    r"\b(?:the|your|my)\s+(?:single\s+|very\s+)?best\b"
+    r"|\bbest[\s-]+(?:match|matching|fit|fitting|suited|tool|one|choice|candidate|answer)\b"
+    r"|\b(?:match|fit|work)s?\s+best\b",
+    re.IGNORECASE,
 )
 
 
@@ -47,11 +57,40 @@ class RerankResult:
 
 
 class RerankStage:
-    """Asks a reranker where that may help, and never makes a search slower than its time limit."""
+    """Asks a reranker where that may help, and never makes a search slower than its time limit.
 
-    def __init__(self, reranker: Reranker, *, timeout_s: float) -> None:
+    `load` imports what the reranker needs. `run` calls it in the background once `prepare` was called; a
+    search that comes before waits for it for at most `LOAD_S`, which its time limit does not count.
+    """
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        *,
+        timeout_s: float,
+        load: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._reranker = reranker
         self._timeout_s = timeout_s
+        self._load = load
+        self._wanted = anyio.Event()
+        self._loaded = anyio.Event()
+
+    def prepare(self) -> None:
+        """Have `run` load what the reranker needs: a search may come soon."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Load what the reranker needs when it is wanted; the first question reports what fails."""
+        if self._load is None:
+            return
+        await self._wanted.wait()
+        try:
+            await self._load()
+        except Exception:  # noqa: BLE001  # a plug-in; the question fails again, and says so
+            return
+        finally:
+            self._loaded.set()
 
     async def order(
         self, query: str, candidates: Sequence[Candidate], scores: Sequence[float]
@@ -71,6 +110,10 @@ class RerankStage:
         if not is_in_doubt(query, scores):
             return RerankResult(order=unchanged)
         answer: Sequence[Any] | None = None
+        if self._load is not None:
+            self.prepare()
+            with anyio.move_on_after(LOAD_S):
+                await self._loaded.wait()
         try:
             with anyio.move_on_after(self._timeout_s):
                 answer = list(await self._reranker.rerank(query, candidates))
@@ -91,14 +134,24 @@ class RerankStage:
 
 
 def is_in_doubt(query: str, scores: Sequence[float]) -> bool:
-    """Return whether a second opinion is worth its wait: never if the first score is above 0.90.
+    """Return whether a second opinion is worth its wait: always if the query asks for the best match.
 
-    Otherwise it is if the query is complex, or if the first three scores are within 0.10 of each other.
+    Otherwise never if the first score is above 0.90. Else it is if the query is complex, or if the first
+    three scores are within 0.10 of each other.
     """
-    if len(scores) < 2 or scores[0] > CERTAIN:  # noqa: PLR2004  # one hit has no order
+    if len(scores) < 2:  # noqa: PLR2004  # one hit has no order
+        return False
+    if asks_for_best(query):
+        return True
+    if scores[0] > CERTAIN:
         return False
     first = scores[:3]
     return max(first) - min(first) <= CLOSE + _ROUNDING or is_complex(query)
+
+
+def asks_for_best(query: str) -> bool:
+    """Return whether a query says in English that it wants the best match, and not just some."""
+    return _BEST.search(query) is not None
 
 
 def is_complex(query: str) -> bool:

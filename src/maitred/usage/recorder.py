@@ -62,12 +62,16 @@ _ADD_TOKENS: Final = (
 _HISTOGRAM: Final = (
     "SELECT usage.histogram FROM usage WHERE usage.day = ? AND usage.server = ? AND usage.raw_name = ?"
 )
-_CALLS: Final = (
+_CALLS_ON: Final = (
     "SELECT usage.day, usage.server, usage.raw_name, usage.calls, usage.errors, usage.total_ms,"
-    " usage.histogram, usage.last_used FROM usage WHERE usage.day >= ?"
+    " usage.histogram, usage.last_used FROM usage WHERE usage.day IN"
 )
-_CALLS_OF_SERVER: Final = f"{_CALLS} AND usage.server = ?"
+_CALLS: Final = _CALLS_ON.replace(" IN", " >= ?")
 _CALLS_BETWEEN: Final = f"{_CALLS} AND usage.day < ?"
+_CALLS_OF_SERVER: Final = f"{_CALLS} AND usage.server = ?"
+_MOST_DAYS: Final = 400
+"""Of so many days at most the calls of a server are read day by day."""
+
 _NO_END: Final = "~"
 """After every day."""
 _STAMP: Final = (
@@ -87,6 +91,15 @@ _SPENT: Final = (
     " FROM spending WHERE spending.day >= ?"
 )
 _DROPS: Final = ("DELETE FROM usage WHERE usage.day < ?", "DELETE FROM spending WHERE spending.day < ?")
+
+
+def calls_of_server(days: int) -> str:
+    """The statement for the calls of a server on so many days.
+
+    They are named one by one, so that the primary key (day, server, tool) finds the server on each of them.
+    A range of days would read all servers.
+    """
+    return f"{_CALLS_ON} ({placeholders(days)}) AND usage.server = ?"
 
 
 def _now() -> datetime:
@@ -333,7 +346,7 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
         first = first_day(today, max(days, figures.MONTH))
         async with self._lock:  # as above
             fresh = self._copy_pending()
-            statement, values = (_CALLS_OF_SERVER, (first, _text(server))) if server else (_CALLS, (first,))
+            statement, values = _calls_since(first, today, server)
             kept = await self._database.read_driver(
                 lambda connection: connection.execute(statement, values).fetchall()
             )
@@ -365,6 +378,20 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
         rows = sorted(counts.tokens.items(), key=lambda row: row[0][1])
         rows.sort(key=lambda row: row[0][0], reverse=True)
         return [_spending(day, principal, tokens) for (day, principal), tokens in rows if day >= first]
+
+
+def _calls_since(first: str, today: date, server: str) -> tuple[str, Sequence[str]]:
+    """The statement for the calls of a server, or of all, since a day; with its values.
+
+    The day after today is one of them, for gateways on other machines whose clock is ahead.
+    """
+    count = (today - date.fromisoformat(first)).days + 2
+    if not server:
+        return _CALLS, (first,)
+    if count > _MOST_DAYS:
+        return _CALLS_OF_SERVER, (first, _text(server))
+    days = [(today + timedelta(days=1 - back)).isoformat() for back in range(count)]
+    return calls_of_server(count), (*days, _text(server))
 
 
 def _past_days(

@@ -163,7 +163,8 @@ async def open_search(settings: Settings) -> "AsyncIterator[SearchEngine]":
             model = make_reranker(settings.search, resolve)
             if model is not None:
                 stack.push_async_callback(model.aclose)
-                reranker = RerankStage(model, timeout_s=settings.search.rerank_timeout_s)
+                limit_s = settings.search.rerank_timeout_s
+                reranker = RerankStage(model, timeout_s=limit_s, load=model.load)
         cache = SqlVectors(database_of(settings))
         mode = settings.search.mode
         engine = SearchEngine(mode=mode, make_embedder=embedder, cache=cache, reranker=reranker)

@@ -7,6 +7,7 @@ gateway decides on each request.
 import gc
 import os
 import signal
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,6 +25,7 @@ from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_
 from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
 from maitred.surfaces.daemon.sockets import address_of
+from maitred.surfaces.http.inherited_socket import inherited_socket
 from maitred.surfaces.manifest_folder import follow_manifests
 from maitred.wiring import follow_settings, open_gateway
 
@@ -70,18 +72,19 @@ def serve(
     settings = with_http(settings_of(config), host=host, port=port, token=token)
     if as_token == "":
         raise ConfigError("--as-token", ["is empty; leave it out, or give a token"])
-    bearer, is_http = as_token or "", transport == "http"
+    bearer, is_http, held = as_token or "", transport == "http", None
     viewer = acting(settings, "configure", token=bearer) if is_http else acting(settings, token=bearer)
     if is_http:  # stdio needs no token, so its variable need not be set
         if token is None:
             settings = with_http(settings, token=_resolved(settings))
         check_address(settings.http)
+        held = inherited_socket(settings.http)
     elif settings.daemon.enabled and not no_daemon:
         options = ["--verbose"] if context.find_root().params.get("verbose") else []
         code = serve_shared(config_path(config), token=bearer, options=options)
         if code is not None:
             raise typer.Exit(code)
-    run(lambda: _serve(settings, transport, viewer))
+    run(lambda: _serve(settings, transport, viewer, listening=held))
 
 
 def _serve_in_background(config: Path) -> None:
@@ -104,7 +107,11 @@ def _resolved(settings: Settings) -> str:
 
 
 async def _serve(
-    settings: Settings, transport: Transport, viewer: Viewer, begin: BackgroundStart | None = None
+    settings: Settings,
+    transport: Transport,
+    viewer: Viewer,
+    begin: BackgroundStart | None = None,
+    listening: socket.socket | None = None,
 ) -> None:
     gc.disable()  # until everything is loaded
     from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the gateway takes a while to load
@@ -135,12 +142,17 @@ async def _serve(
                     elif transport == "stdio":
                         await serve_stdio(surface)
                     else:
-                        await _serve_http(gateway, surface, settings.http, stop, pages)
+                        await _serve_http(gateway, surface, settings.http, stop, pages, listening)
         tasks.cancel_scope.cancel()
 
 
 async def _serve_http(
-    gateway: "Gateway", lazy: "LazySurface", settings: Http, stop: anyio.Event, pages: "PagesOnDemand"
+    gateway: "Gateway",
+    lazy: "LazySurface",
+    settings: Http,
+    stop: anyio.Event,
+    pages: "PagesOnDemand",
+    listening: socket.socket | None,
 ) -> None:
     surface = await lazy.load()
     from maitred.surfaces.http.app import application, web_interface  # noqa: PLC0415  # standard streams
@@ -158,7 +170,7 @@ async def _serve_http(
         surface.close()
 
     app = application(gateway, settings, mcp_app(surface, settings), web)
-    await serve_http(app, settings, stop=stop, ready=ready, ending=ending)
+    await serve_http(app, settings, stop=stop, ready=ready, ending=ending, held=listening)
 
 
 async def _warm(gateway: "Gateway", surface: "LazySurface") -> None:

@@ -74,10 +74,12 @@ async def serve_http(
     stop: anyio.Event,
     ready: Callable[[str], None],
     ending: Callable[[], None] = lambda: None,
+    held: socket.socket | None = None,
 ) -> None:
     """Serve until `stop` is set; `ready` is called with the address once the server accepts requests.
 
-    `ending` is called before connections are closed, to end streams that would keep them open.
+    `ending` is called before connections are closed, to end streams that would keep them open. `held` is a
+    socket that listens already, on which it serves instead of one of its own.
 
     Raises:
         ConfigError: The address is refused, or cannot be bound.
@@ -106,7 +108,7 @@ async def serve_http(
     async with Background() as background:
         background.start(end)
         try:
-            await server.serve()
+            await server.serve([held] if held else None)
         except SystemExit as error:  # uvicorn raises it when it cannot bind
             where = f"{settings.host}:{settings.port}"
             raise ConfigError("serve", [f"cannot listen on {where}; is something else there?"]) from error
