@@ -178,7 +178,8 @@ class Asker:
         was_sent = await self._try(question, asked)
         asked.ended = time.monotonic()
         if asked.is_good and asked.ended - asked.started > LIMIT_S:
-            asked.outcome, asked.reason = "late", f"{asked.outcome} too late: {asked.reason}"
+            what = ": ".join(filter(None, (f"{asked.outcome} too late", asked.reason)))
+            asked.outcome, asked.reason = "late", what
         self.noted.append(asked)
         if asked.outcome == "lost" and not (question.changes and was_sent):
             await self._repeat(question, asked)

@@ -431,13 +431,13 @@ def show_web(out: Output, web: WebPages) -> None:
 def show_availability(out: Output, found: Availability) -> None:
     rows: Sequence[Sequence[str]] = [_counted(one) for one in (found.total, *found.ways, *found.kinds)]
     heads: Sequence[str] = (
-        "requests", "asked", "answered", "refused", "late", "lost", "of those repeated", "available",
+        "requests", "asked", "answered", "refused", "late", "lost", "on a repeat", "available",
         "with repeats", "p50 ms", "p95", "p99", "max",
     )  # fmt: skip
     caption = (
         f"{found.minutes:g} minutes, {found.clients} clients, {len(found.servers)} servers"
         f" ({', '.join(found.servers)}) of each gateway, {found.faults} faults; in time: within"
-        f" {found.limit_s:g} s; repeated: lost at first, and a repeat was answered in time; times are of"
+        f" {found.limit_s:g} s; on a repeat: lost at first, and a repeat was answered in time; times are of"
         " those that were answered"
     )
     out.table("availability", heads, rows, caption)
