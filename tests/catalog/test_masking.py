@@ -26,6 +26,31 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "seed", ["eyJ-", "eyJa.", "sk-", "Bearer ", "://", "a:AA", "A_KEY=", "ghp_", "hvs.", "SG."]
+)
+def test_a_long_text_of_beginnings_is_searched_in_time(seed: str) -> None:
+    """No text makes the search slow: it runs while no other thread can. Source: an attack on kept answers."""
+    text = (seed * 50_000)[:50_000]
+    with cpu_within(2.0):
+        mask_text(text)
+
+
+@pytest.mark.parametrize("ahead", range(0, 60, 3))
+def test_a_secret_at_the_end_of_what_is_kept_is_not_kept_in_part(ahead: int) -> None:
+    """More is masked than is kept."""
+    text = (
+        "x " * ((MAX_TEXT - ahead) // 2)
+        + "ghp_"
+        + "a1B2" * 9
+        + " and https://me:p4ssw0rd-long@host/ more" * 60
+    )
+    kept = mask_value(text)
+    assert len(kept) <= MAX_TEXT + 1
+    assert "a1B" not in kept
+    assert "p4ss" not in kept
+
+
 @pytest.mark.parametrize("value", SECRETS, ids=str)
 def test_what_goes_by_the_name_of_a_secret_is_masked(value: Any) -> None:
     """However the name is written, and whatever stands there."""

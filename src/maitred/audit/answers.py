@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from maitred.audit.masking import mask_text
-from maitred.config.redaction import redact
+from maitred.audit.masking import masked_beginning
 from maitred.storage.database import DriverConnection
 
 KeptAnswers = Literal["none", "menu", "all"]
@@ -25,6 +24,8 @@ MEBIBYTE: Final = 1024 * 1024
 _CHARACTERS_PER_TOKEN: Final = 4
 """By which the tokens of answers of tools are estimated: they may be long, so they are not counted."""
 _DIGEST_CHARS: Final = 32
+_ROW_BYTES: Final = 200
+"""What a row takes beside its body."""
 _LOOK_AFTER: Final = 256 * 1024
 """After so many bytes it is looked how much space all texts take."""
 _LEFT_SHARE: Final = 0.9
@@ -86,7 +87,7 @@ def _text_of_block(block: Mapping[str, Any]) -> str:
 
 def masked_text(text: str) -> str:
     """The beginning of a text without its secrets; an `…` at the end says that more followed."""
-    return mask_text(redact(text[:MOST_CHARACTERS])) + ("…" if len(text) > MOST_CHARACTERS else "")
+    return masked_beginning(text, MOST_CHARACTERS)
 
 
 def digest_of_text(masked: str, key: bytes) -> str:
@@ -117,7 +118,7 @@ class AnswerTexts:
     def _row(self, at: str, text: str) -> tuple[str, str, int, bytes]:
         masked = masked_text(text)
         body = zlib.compress(masked.encode("utf-8", "surrogatepass"), 1)
-        return digest_of_text(masked, self._key), at, len(body), body
+        return digest_of_text(masked, self._key), at, len(body) + _ROW_BYTES, body
 
     def get(self, connection: DriverConnection, digests: Sequence[str], since: str) -> Mapping[str, KeptText]:
         """The texts of some lines that are still there, by digest; none of those older than a time."""
@@ -134,7 +135,7 @@ class AnswerTexts:
         except (zlib.error, UnicodeDecodeError):
             return KeptText(text="", is_same=False)
         is_same = hmac.compare_digest(digest_of_text(text, self._key), digest)
-        return KeptText(text=text, is_whole=len(text) <= MOST_CHARACTERS, is_same=is_same)
+        return KeptText(text=text, is_whole=not text.endswith("…"), is_same=is_same)
 
 
 def drop_before(connection: DriverConnection, at: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from maitred.config.redaction import MASK, names_a_secret, redact
 
 MAX_TEXT: Final = 4_000
+_AHEAD: Final = 1_000
 _MAX_DEPTH: Final = 60
 
 _SHAPES: Final = tuple(
@@ -48,7 +49,7 @@ _SHAPES: Final = tuple(
         (":AA", r"\b[0-9]{8,10}:", r"AA[\w-]{33}\b"),
         ("AccountKey=", "AccountKey=", r"[A-Za-z0-9+/]{40,}={0,2}"),
         ("maitred_", "", r"\bmaitred_[0-9a-f]{10}_[\w-]{20,}"),
-        ("eyJ", "", r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+        ("eyJ", "", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
         ("Bearer ", "Bearer ", r"[\w.~+/-]{8,}=*"),
         ("://", "://", r"[^/\s:@]{0,200}:[^/\s@]{1,200}(?=@)"),
     )
@@ -80,6 +81,17 @@ def mask_text(text: str) -> str:
     return _ASSIGNED.sub(rf"\g<kept>{MASK}", text) if "=" in text else text
 
 
+def masked_beginning(text: str, most: int) -> str:
+    """At most so many characters of a text without its secrets; an `…` at the end says that more followed.
+
+    More than these are masked, so that no secret is cut before it is recognised.
+    """
+    masked = mask_text(redact(text[: most + _AHEAD]))
+    if len(text) > most + _AHEAD:
+        return masked[: max(0, min(most, len(masked) - _AHEAD))] + "…"
+    return masked if len(masked) <= most else masked[:most] + "…"
+
+
 def mask_value(value: Any, depth: int = 0) -> Any:
     """A JSON value with `***` for every secret; a value that is nested too deep is masked whole.
 
@@ -88,7 +100,7 @@ def mask_value(value: Any, depth: int = 0) -> Any:
     if depth > _MAX_DEPTH:
         return MASK
     if isinstance(value, str):
-        return mask_text(redact(value[:MAX_TEXT])) + ("…" if len(value) > MAX_TEXT else "")
+        return masked_beginning(value, MAX_TEXT)
     if isinstance(value, Mapping):
         return {
             mask_value(key): MASK if names_a_secret(key) and _holds(item) else mask_value(item, depth + 1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from anyio import to_thread
 from markupsafe import Markup
 
 from maitred.audit.answers import KeptText
@@ -142,7 +143,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "acts": acts,
         "failed": sum(not act.is_fine for act in acts),
         "length_ms": max(act.after_ms + act.ms for act in acts),
-        "file": _file(session, texts),
+        "file": await to_thread.run_sync(_file, session, texts),
         "keeps": audit.arguments,
         "answers": audit.answers,
         "days": audit.answers_days,
@@ -199,7 +200,14 @@ async def _texts(visit: Visit, session: WorkSession) -> tuple[Texts, int]:
 
 def _file(session: WorkSession, texts: Texts) -> Markup:
     """The session as an address that holds a whole HTML file, masked."""
-    masked = replace(session, lines=[mask_value(dict(line)) for line in session.lines])
+    masked = replace(
+        session,
+        who=mask_text(session.who),
+        client=mask_text(session.client),
+        version=mask_text(session.version),
+        project=mask_text(session.project),
+        lines=[mask_value(dict(line)) for line in session.lines],
+    )
     masked_texts = {digest: replace(one, text=mask_text(one.text)) for digest, one in texts.items()}
     page = render("replay/file.html", work=masked, acts=acts_of(masked, masked_texts))
     body = base64.b64encode(page.encode("utf-8", "replace")).decode()
