@@ -86,6 +86,26 @@ async def test_servers_that_never_get_ready_do_not_keep_a_call_to_another_one_wa
             await touch(pool)
 
 
+async def test_a_call_to_a_server_that_waits_behind_those_gets_a_turn_of_its_own() -> None:
+    """It is to start by itself as well, so it stands in the same row; a call does not wait for that."""
+    program = Program(honest())
+    always = {f"slow{n}": replace(SPEC, name=f"slow{n}", start="always") for n in range(8)}
+    pool = BackendPool(
+        lambda spec: program if spec.name == NAME else Slow(spec),
+        max_starting=1,
+        on_close=lambda: None,
+        keeps_running=True,
+    )
+    ear = Ear(pool)
+    with anyio.fail_after(LONG_S):
+        async with pool:
+            await pool.configure({**always, NAME: replace(SPEC, start="always")}, {})
+            await ear.heard.until(State.STARTING, times=9)
+            assert pool.health()[NAME].state is State.STARTING
+            await touch(pool)
+            assert pool.health()[NAME].state is State.READY
+
+
 async def test_a_call_that_waits_too_long_for_the_starts_of_others_is_told_so() -> None:
     """It is given up after the time that a start may take."""
     pool = BackendPool(Slow, max_starting=1, on_close=lambda: None)

@@ -210,7 +210,7 @@ class ServerTask:
         self._predecessor = predecessor
         self._removed = False
         self._last_report = (self.health.state, False)
-        self._begun, self._ready = anyio.Event(), anyio.Event()
+        self._begun, self._ready, self._wanted = anyio.Event(), anyio.Event(), anyio.Event()
         self._stop, self._done = anyio.Event(), anyio.Event()
         self._done.set()
         self._scope = anyio.CancelScope()
@@ -348,6 +348,7 @@ class ServerTask:
         self.begin(self._pool.starting)
         if self._done.is_set():
             return  # the pool is closed
+        self._wanted.set()
         with anyio.move_on_after(None if patient else self.spec.timeouts.start_s):
             await self._begun.wait()
         if not self._begun.is_set():
@@ -360,7 +361,7 @@ class ServerTask:
         if self._removed or self.is_given_up or not self._done.is_set():
             return
         if self._pool.spawn(self._run, slots, self._breaker.wait_s(time.monotonic())):
-            self._begun, self._ready = anyio.Event(), anyio.Event()
+            self._begun, self._ready, self._wanted = anyio.Event(), anyio.Event(), anyio.Event()
             self._stop, self._done = anyio.Event(), anyio.Event()
             self._scope = anyio.CancelScope()
 
@@ -403,8 +404,7 @@ class ServerTask:
             with self._scope, ExitStack() as slot:
                 await anyio.sleep(delay_s)  # the back-off after a failed start
                 backend = await self._prepared()
-                await slots.acquire()
-                slot.callback(slots.release)
+                slot.callback((await self._turn(slots)).release)
                 self._begun.set()
                 self._scope.deadline = anyio.current_time() + self.spec.timeouts.start_s
                 async with backend.connect(self._options()) as connection:
@@ -418,6 +418,30 @@ class ServerTask:
             self._ended(self._ending(self._lost) if self._lost else None, started)
         except Exception as error:  # noqa: BLE001  # a transport is a plug-in: what it raises must not end the pool
             self._failed(error, started)
+
+    async def _turn(self, slots: anyio.Semaphore) -> anyio.Semaphore:
+        """Wait for a turn to start, and return whose; once a call waits, one of those for calls will do."""
+        taken: list[anyio.Semaphore] = []
+
+        async def take(turns: anyio.Semaphore, when: anyio.Event | None = None) -> None:
+            if when is not None:
+                await when.wait()
+            await turns.acquire()
+            taken.append(turns)
+            tasks.cancel_scope.cancel()
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take, slots)
+                if slots is not self._pool.starting:
+                    tasks.start_soon(take, self._pool.starting, self._wanted)
+        except BaseException:  # it is stopped
+            for turns in taken:
+                turns.release()
+            raise
+        for turns in taken[1:]:
+            turns.release()
+        return taken[0]
 
     async def _prepared(self) -> Backend:
         """Its backend, as soon as no other process of the same server runs."""
