@@ -67,6 +67,15 @@ async def test_the_tools_of_a_remote_server_that_vanished_go_once_and_come_back_
         assert await house.text("s__echo", text="back") == "back"
 
 
+async def test_a_search_tells_of_a_server_that_never_ran_however_often_it_failed(tmp_path: Path) -> None:
+    """Its tools are unknown, so nothing of it can be withheld; it is never silently missing."""
+    entry = {"command": str(tmp_path / "missing"), "start": "always"}
+    async with open_house(tmp_path, {"s": entry}, serves=True) as house:
+        await eventually(lambda: house.status().health.failures >= OFTEN)
+        answer = await house.gateway.search(["echo"], viewer=LOCAL_USER)
+        assert "Not searched: s (not known yet" in answer.text
+
+
 async def test_a_program_that_vanished_is_tried_again_until_it_runs_and_is_not_suspended_for_that(
     tmp_path: Path,
 ) -> None:

@@ -74,13 +74,13 @@ class SearchService:
         wanted = [readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
         reasons = context.reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)
-        unknown = visible - snapshot.known
         keys = None if used is None else frozenset(used)
         only = filter_of(there, server, category, tags)
         only = replace(only, visible=visible, read_only=read_only, only=keys)
         most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
         found, note = await self._engine.search(wanted, only, most)
-        unread = {name: context.why_not_known(name) for name in reasons if name in unknown}
+        unknown = [name for name in reasons if name not in snapshot.known and context.is_enabled(name)]
+        unread = {name: context.why_not_known(name) for name in unknown}
         return SearchAnswer(
             phrases=wanted or phrases[:1],
             results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer), used),
