@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from maitred.background import Background
 from maitred.errors import MaitredError
-from maitred.model.access import Grant, RefusedAccess, Viewer
+from maitred.model.access import Grant, RefusedAccess, Role, Viewer
 from maitred.surfaces.error_status import status_of
 from maitred.surfaces.loopback import is_of_this_machine
 from maitred.surfaces.web.events import server_of, stream
@@ -172,12 +172,26 @@ class _LastingResponse(Response):
 class _TasksAfter:
     """What goes on after an action; see `WorkAfter`."""
 
-    def __init__(self, tasks: TaskGroup, web: WebState) -> None:
+    def __init__(self, tasks: TaskGroup, web: WebState, owner: tuple[str, Role]) -> None:
         self._tasks = tasks
         self._web = web
+        self._owner = owner
+
+    @property
+    def count(self) -> int:
+        return self._web.going_on[self._owner]
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._tasks.start_soon(work)
+        self._web.going_on[self._owner] += 1
+        self._tasks.start_soon(self._counted, work)
+
+    async def _counted(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        finally:
+            self._web.going_on[self._owner] -= 1
+            if not self._web.going_on[self._owner]:
+                del self._web.going_on[self._owner]
 
     def mark(self, *fragments: str) -> None:
         self._web.changes.mark(*fragments)
@@ -290,7 +304,7 @@ class _Site:
         request.state.session = session
 
         async def answer(tasks: TaskGroup) -> Response:
-            after = _TasksAfter(tasks, self._web)
+            after = _TasksAfter(tasks, self._web, session.person)
             try:
                 onward = await action.act(self._visit(request, session, after), form)
             except MaitredError as error:

@@ -69,6 +69,11 @@ class McpEndpoint:
 class WorkAfter(Protocol):
     """Runs what goes on after a form is answered."""
 
+    @property
+    def count(self) -> int:
+        """How much of that goes on now, of this person in this role, whatever the session."""
+        ...
+
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine function beside the action; the gateway may end before it does."""
         ...

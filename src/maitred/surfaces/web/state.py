@@ -82,6 +82,8 @@ class WebState:
         self.memory = PageMemory(self.changes)
         self.streams = Counter[tuple[str, Role]]()
         """How many pages of each principal read the stream of changes now."""
+        self.going_on = Counter[tuple[str, Role]]()
+        """How much goes on now after forms that were answered, of each principal."""
         self.ending = anyio.Event()
         self.acting = 0
         """How many forms are acted on now, though most of them may be answered already."""

@@ -200,12 +200,12 @@ async def act(visit: Visit, form: Form) -> str:
     """Call the tool; the page that follows has its answer, that it waits or runs, or why it was not called.
 
     Raises:
-        BusyError: Too many calls of this session wait or run.
+        BusyError: Too many calls of this person wait or run.
     """
     server, name, after = visit.path["server"], visit.path["tool"], visit.after
     if after is None:
         raise AssertionError("an action has what goes on after it")
-    if sum(run.goes_on() for _, run in _RUNS.every(visit.session)) >= _MOST_RUNNING:
+    if after.count >= _MOST_RUNNING:
         raise BusyError(f"{_MOST_RUNNING} calls from these pages wait or run already", retry_in_s=_RETRY_S)
     run = CallRun(
         server,
