@@ -15,4 +15,4 @@ _EVIDENCE: Final = 10
 
 def usage_prior(calls: int, of_all: int) -> float:
     """What is added to the score of a tool, 0 to `_WEIGHT`: by its calls, and those of all tools."""
-    return _WEIGHT * math.log1p(calls) / math.log1p(max(calls, of_all, _EVIDENCE))
+    return _WEIGHT * math.log1p(max(calls, 0)) / math.log1p(max(calls, of_all, _EVIDENCE))

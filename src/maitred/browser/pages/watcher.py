@@ -38,6 +38,7 @@ _EVENTS_OF_TOOL: Final = 10
 _EVENTS_OF_OVERSIZE: Final = 1_000
 _EVENT_SIZE: Final = 1_000
 """So many characters count as one event more."""
+_MOST_LEFT: Final = 100
 _MOST_LATE: Final = 10_000
 """So many events after that end the session: a page that never rests takes no command to be quiet, and while
 the gateway is busy, they pile up. The next session with the tab hears of its next document only."""
@@ -102,6 +103,8 @@ class BrowserWatcher:
             if gone is not None and gone.left_document is not None and session == self._session:
                 gone.end(_TOO_MUCH)
                 self._too_loud[gone.tab] = gone.left_document
+                if len(self._too_loud) > _MOST_LEFT:  # of tabs that were closed meanwhile
+                    del self._too_loud[next(iter(self._too_loud))]
                 again = {"targetId": gone.tab, "flatten": True}
                 self.browser.connection.post("Target.attachToTarget", again, session)
             elif gone is not None:
