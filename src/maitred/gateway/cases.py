@@ -52,6 +52,11 @@ class Case:
         """The digest of what a decision is about, 12 hexadecimal digits. `decide` takes it as `seen`."""
         return digest_of(self.binding)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether a person refused what changed of a server that is approved: it stays withheld."""
+        return self.state == "approved" and not self.awaits and bool(self.parts or self.changes)
+
     def waiting_origin(self, origin: str) -> WaitingOrigin:
         """One of `origins` by its name.
 

@@ -118,6 +118,18 @@ async def test_refusing_needs_no_reading(house: House) -> None:
     assert not await waits(house)
 
 
+async def test_a_refused_change_is_shown_as_such_and_can_be_approved_later(house: House) -> None:
+    """The server stays approved, what changed stays withheld, and the pages say both."""
+    client = await house.person()
+    await send(client, "/ui/approvals/shop/reject", digest=await digest(house))
+    assert "approved, but a change was refused" in (await client.get("/ui/approvals")).text
+    page = await client.get("/ui/approvals/shop")
+    assert "What changed of it was refused and is withheld. You may still approve it." in page.text
+    fields = {"digest": await digest(house), "read": marks(page)}
+    assert "shop is approved" in (await send(client, "/ui/approvals/shop/approve", **fields)).text
+    assert "a change was refused" not in (await client.get("/ui/approvals")).text
+
+
 async def test_an_operator_reads_and_does_not_decide(house: House) -> None:
     """The page has no buttons, and the gateway refuses a form all the same."""
     client = await house.person(Grant(principal="op", role="operator"))
