@@ -35,6 +35,7 @@ from maitred.backends.base import (
 from maitred.backends.health_checks import until_it_hangs
 from maitred.backends.launch import names_folder
 from maitred.backends.supervision import Breaker, Restarts
+from maitred.backends.turns import take_turn
 from maitred.background import Background
 from maitred.config.redaction import redact
 from maitred.config.settings import Supervision
@@ -404,7 +405,10 @@ class ServerTask:
             with self._scope, ExitStack() as slot:
                 await anyio.sleep(delay_s)  # the back-off after a failed start
                 backend = await self._prepared()
-                slot.callback((await self._turn(slots)).release)
+                taken = await take_turn(
+                    slots, self._pool.starting, self._wanted
+                )  # a call may want it meanwhile
+                slot.callback(taken.release)
                 self._begun.set()
                 self._scope.deadline = anyio.current_time() + self.spec.timeouts.start_s
                 async with backend.connect(self._options()) as connection:
@@ -418,30 +422,6 @@ class ServerTask:
             self._ended(self._ending(self._lost) if self._lost else None, started)
         except Exception as error:  # noqa: BLE001  # a transport is a plug-in: what it raises must not end the pool
             self._failed(error, started)
-
-    async def _turn(self, slots: anyio.Semaphore) -> anyio.Semaphore:
-        """Wait for a turn to start, and return whose; once a call waits, one of those for calls will do."""
-        taken: list[anyio.Semaphore] = []
-
-        async def take(turns: anyio.Semaphore, when: anyio.Event | None = None) -> None:
-            if when is not None:
-                await when.wait()
-            await turns.acquire()
-            taken.append(turns)
-            tasks.cancel_scope.cancel()
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(take, slots)
-                if slots is not self._pool.starting:
-                    tasks.start_soon(take, self._pool.starting, self._wanted)
-        except BaseException:  # it is stopped
-            for turns in taken:
-                turns.release()
-            raise
-        for turns in taken[1:]:
-            turns.release()
-        return taken[0]
 
     async def _prepared(self) -> Backend:
         """Its backend, as soon as no other process of the same server runs."""
