@@ -106,8 +106,8 @@ def test_the_page_of_benchmarks_has_a_part_for_each_bench_or_says_where_its_tabl
     """No bench prints a table that no page has."""
     page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
-    assert Page(page).without(list(BENCHES)) == ["quality", "ablation", "page-tokens"]
-    assert "--only quality ablation" in page.read_text(encoding="utf-8")
+    assert Page(page).without(list(BENCHES)) == ["quality", "ablation", "usage", "page-tokens"]
+    assert "--only quality ablation usage" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("tools", "servers"), [(10, 3), (200, 7)])
