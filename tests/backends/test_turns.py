@@ -14,6 +14,7 @@ from maitred.backends.base import Backend, Connection, ConnectOptions
 from maitred.backends.pool import BackendPool
 from maitred.backends.process import Warden
 from maitred.backends.stdio import StdioBackend
+from maitred.backends.turns import take_turn
 from maitred.config.settings import Supervision
 from maitred.errors import ServerUnavailableError
 from maitred.model.servers import ServerSpec, State, Timeouts
@@ -104,6 +105,20 @@ async def test_a_call_to_a_server_that_waits_behind_those_gets_a_turn_of_its_own
             assert pool.health()[NAME].state is State.STARTING
             await touch(pool)
             assert pool.health()[NAME].state is State.READY
+
+
+async def test_only_one_turn_is_taken_and_none_by_who_stops_waiting() -> None:
+    """Whichever is free first; else a server would keep the turn of another."""
+    row, others, may = anyio.Semaphore(0), anyio.Semaphore(1), anyio.Event()
+    with anyio.move_on_after(0.05):
+        await take_turn(row, others, may)
+        raise AssertionError("it may not use the others yet")
+    assert (row.value, others.value) == (0, 1)
+    may.set()
+    assert await take_turn(row, others, may) is others
+    row.release()
+    assert await take_turn(row, others, may) is row
+    assert (row.value, others.value) == (0, 0)
 
 
 async def test_a_call_that_waits_too_long_for_the_starts_of_others_is_told_so() -> None:

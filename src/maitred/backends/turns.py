@@ -9,8 +9,8 @@ async def take_turn(
     """Wait for one of `turns`, or of the `others` once these may be used; returns what to release.
 
     Args:
-        turns: Where the server stands in the row.
-        others: Where it may go before; may be the same.
+        turns: Those of the row that the server is in.
+        others: Those of the row that it may go to; may be the same.
         may_use_others: Set when it may.
     """
     taken: list[anyio.Semaphore] = []
