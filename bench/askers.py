@@ -238,7 +238,7 @@ class Asker:
         return self._wire
 
     def _break(self, wire: Wire | None) -> None:
-        """Have another connection, unless somebody saw to that already."""
+        """Replace this connection, unless it was replaced already."""
         if wire is not None and wire is self._wire:
             self._broken.set()
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -191,18 +192,10 @@ async def _shared_stopped(scene: Scene) -> AsyncIterator[Touched | None]:
 
 
 @asynccontextmanager
-async def _service_killed(scene: Scene) -> AsyncIterator[Touched | None]:
+async def _service_signalled(sent: signal.Signals, scene: Scene) -> AsyncIterator[Touched | None]:
     pid = scene.service.pid
     if pid:
-        os.kill(pid, signal.SIGKILL)
-    yield Touched(link="HTTP") if pid else None
-
-
-@asynccontextmanager
-async def _service_restarted(scene: Scene) -> AsyncIterator[Touched | None]:
-    pid = scene.service.pid
-    if pid:
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, sent)
     yield Touched(link="HTTP") if pid else None
 
 
@@ -224,6 +217,10 @@ FAULTS: Final[Sequence[Fault]] = (
     Fault(name="the catalog is locked for 8 s", often=1, cause=_catalog_busy, lasts_s=_BUSY_S),
     Fault(name="the shared gateway is killed", often=1, cause=_shared_killed),
     Fault(name="the shared gateway is stopped in order", often=1, cause=_shared_stopped),
-    Fault(name="the gateway over HTTP is killed", often=1, cause=_service_killed),
-    Fault(name="the gateway over HTTP is restarted in order", often=1, cause=_service_restarted),
+    Fault(name="the gateway over HTTP is killed", often=1, cause=partial(_service_signalled, signal.SIGKILL)),
+    Fault(
+        name="the gateway over HTTP is restarted in order",
+        often=1,
+        cause=partial(_service_signalled, signal.SIGTERM),
+    ),
 )

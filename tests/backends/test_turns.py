@@ -69,8 +69,16 @@ class Slow(Backend):
         yield
 
 
-async def test_servers_that_never_get_ready_do_not_keep_a_call_to_another_one_waiting() -> None:
-    """Those that run always are started by themselves, again and again: that is nobody's turn."""
+@pytest.mark.parametrize(
+    ("spec", "starting"), [(SPEC, 4), (replace(SPEC, start="always"), 9)], ids=["for a call", "by itself"]
+)
+async def test_servers_that_never_get_ready_do_not_keep_a_call_to_another_one_waiting(
+    spec: ServerSpec, starting: int
+) -> None:
+    """Those that run always are started by themselves, again and again: that is nobody's turn.
+
+    Nor does a call wait if the other one is to start by itself as well, and so is behind them in one row.
+    """
     program = Program(honest())
     slow = {f"slow{n}": replace(SPEC, name=f"slow{n}", start="always") for n in range(8)}
     pool = BackendPool(
@@ -82,27 +90,8 @@ async def test_servers_that_never_get_ready_do_not_keep_a_call_to_another_one_wa
     ear = Ear(pool)
     with anyio.fail_after(LONG_S):
         async with pool:
-            await pool.configure({**slow, NAME: SPEC}, {})
-            await ear.heard.until(State.STARTING, times=4)
-            await touch(pool)
-
-
-async def test_a_call_to_a_server_that_waits_behind_those_gets_a_turn_of_its_own() -> None:
-    """It is to start by itself as well, so it stands in the same row; a call does not wait for that."""
-    program = Program(honest())
-    always = {f"slow{n}": replace(SPEC, name=f"slow{n}", start="always") for n in range(8)}
-    pool = BackendPool(
-        lambda spec: program if spec.name == NAME else Slow(spec),
-        max_starting=1,
-        on_close=lambda: None,
-        keeps_running=True,
-    )
-    ear = Ear(pool)
-    with anyio.fail_after(LONG_S):
-        async with pool:
-            await pool.configure({**always, NAME: replace(SPEC, start="always")}, {})
-            await ear.heard.until(State.STARTING, times=9)
-            assert pool.health()[NAME].state is State.STARTING
+            await pool.configure({**slow, NAME: spec}, {})
+            await ear.heard.until(State.STARTING, times=starting)
             await touch(pool)
             assert pool.health()[NAME].state is State.READY
 
