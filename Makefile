@@ -17,6 +17,7 @@ OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-
 EXCEL_SERVER := excel-mcp-server==2.2.2
 
 # Tests start hundreds of processes: those need not compile all of it again, whatever the environment says.
+# So what is used is compiled once, at its first use; to compile all of it at once takes half a minute (`--no-compile`).
 export PYTHONDONTWRITEBYTECODE :=
 
 STARTED := $(shell date +%s)
@@ -38,7 +39,7 @@ $(VENV)/demo: $(VENV)/made pyproject.toml
 	@touch $@
 
 $(VENV)/dev: $(VENV)/made pyproject.toml
-	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip install -q --disable-pip-version-check --no-compile -e '.[dev]'
 	@touch $@ $(VENV)/demo
 
 demo: $(VENV)/demo ## install real servers and show what an agent would see
@@ -69,12 +70,12 @@ $(SERVERS)/chromium: | $(SERVERS)/podman
 
 $(SERVERS)/old/made: Makefile | $(VENV)/made
 	$(PYTHON) -m venv $(SERVERS)/old
-	$(SERVERS)/old/bin/pip install -q --disable-pip-version-check $(OLD_SERVERS)
+	$(SERVERS)/old/bin/pip install -q --disable-pip-version-check --no-compile $(OLD_SERVERS)
 	@touch $@
 
 $(SERVERS)/excel/made: Makefile | $(VENV)/made
 	$(PYTHON) -m venv $(SERVERS)/excel
-	$(SERVERS)/excel/bin/pip install -q --disable-pip-version-check $(EXCEL_SERVER)
+	$(SERVERS)/excel/bin/pip install -q --disable-pip-version-check --no-compile $(EXCEL_SERVER)
 	@touch $@
 
 check: lint docs ## format, lint, types, import contracts, docs
