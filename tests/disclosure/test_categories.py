@@ -365,3 +365,34 @@ def test_a_person_who_moves_a_tool_moves_it_to_a_part_of_the_new_category() -> N
     ]
 
     assert places == ["mail", "secrets", ""]
+
+
+def parts(*tools: Tool, about: str = "") -> list[str]:
+    """The sub-categories of the tools of one server, all of which a person put into `data`."""
+    keyed = {ToolKey(server="s", name=ANY_TOOL): ToolChoice(category="data")}
+    placer = Classifier(CATEGORIES, stems=index_terms, choices=keyed)
+    placed = placer.place(tools, schema, about)
+    assert placed[::-1] == placer.place(tools[::-1], schema, about)
+    return [one.placement.subcategory for one in placed]
+
+
+def test_a_tool_without_words_goes_where_the_others_of_its_server_are() -> None:
+    """Unless they differ, or it says itself what it is for."""
+    odd = tool("s", "frobnicate")
+    database, money = tool("s", "run_query", "Run a SQL query."), tool("s", "get_stock", "Stock price.")
+    papers, gene = tool("s", "find_paper", "Find a paper."), tool("s", "find_gene", "Find a gene.")
+
+    assert parts(odd, database) == ["databases", "databases"]
+    assert parts(odd, papers, gene, database)[0] == "science"
+    assert parts(odd, papers, money, database)[0] == ""
+    assert parts(money, database, odd, database)[0] == "finance"
+    assert parts(odd) == [""]
+
+
+def test_what_a_server_says_of_itself_decides_where_its_tools_say_nothing() -> None:
+    """Most of it has to be about one thing."""
+    odd, both = tool("s", "frobnicate"), tool("s", "row", "Gives a row of a chart.")
+
+    assert parts(odd, about="Stock quotes and crypto") == ["finance"]
+    assert parts(odd, about="A stock, a gene, a table and a census") == [""]
+    assert parts(both, about="Charts for everyone") == ["databases"]

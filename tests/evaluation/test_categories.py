@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests.evaluation.test_commands import maitred
 from tests.interaction.harness import faulty, write_settings
@@ -24,6 +25,9 @@ from maitred.wiring import make_placer
 LABELS = Path(__file__).parents[1] / "data" / "categories" / "labels.tsv"
 STRICT, LENIENT, SURE = 0.65, 0.70, 0.85
 """Floors, some points below what was measured; SURE is of the most surely placed tools, leniently."""
+PARTS = LABELS.with_name("subcategories.tsv")
+PARTS_STRICT, PARTS_LENIENT = 0.70, 0.80
+"""Floors of sub-categories, among the tools that are in a right category."""
 
 
 def key(name: str) -> ToolKey:
@@ -116,12 +120,16 @@ def test_the_command_judges_the_tools_of_a_configuration(tmp_path: Path) -> None
 # --- recorded servers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
-async def test_recorded_tools_stand_where_a_person_put_them() -> None:
-    """Hand labels (tests/data/categories/RULES.md) beside the rules; the surest are right most often."""
+@pytest.fixture(scope="module")
+def placed() -> Mapping[ToolKey, Placement]:
+    """The placements of all recorded tools."""
     path = corpus.recorded()
     if path is None:
         pytest.skip("the recorded definitions of real servers are not here")
+    return anyio.run(place_all, path)
+
+
+async def place_all(path: Path) -> Mapping[ToolKey, Placement]:
     placements: dict[ToolKey, Placement] = {}
     placer = make_placer(Settings(source=Path("maitred.yaml")))
     for record in corpus.read(path):
@@ -129,8 +137,13 @@ async def test_recorded_tools_stand_where_a_person_put_them() -> None:
         about = f"{snapshot.servers[record['server']].facts.title}. {record['instructions'] or ''}"
         for tool in placer.place(snapshot.tools, snapshot.schema, about):
             placements[tool.key] = tool.placement
+    return placements
 
-    found = judge(read_labels(LABELS), placements)
+
+@pytest.mark.xdist_group("placements")
+def test_recorded_tools_stand_where_a_person_put_them(placed: Mapping[ToolKey, Placement]) -> None:
+    """Hand labels (tests/data/categories/RULES.md) beside the rules; the surest are right most often."""
+    found = judge(read_labels(LABELS), placed)
 
     for line in figures(found):
         print(line)  # noqa: T201  # for whoever reads the log
@@ -139,6 +152,30 @@ async def test_recorded_tools_stand_where_a_person_put_them() -> None:
     assert found.lenient_share >= LENIENT
     surest = found.bands[-1]
     assert surest.lenient / surest.tools >= SURE
+
+
+@pytest.mark.xdist_group("placements")
+def test_recorded_tools_are_in_the_part_of_their_category_where_a_person_put_them(
+    placed: Mapping[ToolKey, Placement],
+) -> None:
+    """Of other tools, labelled by another reader. Source: design document 004, hierarchical menu."""
+    right_category = right = lenient = 0
+    rows = [line.split("\t") for line in PARTS.read_text(encoding="utf-8").splitlines()[1:]]
+    for server, name, label, others in rows:
+        place = placed[ToolKey(server=server, name=name)]
+        allowed = [label, *filter(None, others.split(", "))]
+        if place.category in {one.partition("/")[0] for one in allowed}:
+            part = f"{place.category}/{place.subcategory}".rstrip("/")
+            right_category += 1
+            right += part == label
+            lenient += part in allowed
+
+    print(  # noqa: T201  # the figures for docs/benchmarks.md
+        f"\n{len(rows)} tools: {right_category} in a right category; of these {right / right_category:.1%}"
+        f" in the right sub-category, {lenient / right_category:.1%} with other right ones"
+    )
+    assert right / right_category >= PARTS_STRICT
+    assert lenient / right_category >= PARTS_LENIENT
 
 
 async def discovered(record: Mapping[str, Any]) -> Snapshot:

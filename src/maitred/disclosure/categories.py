@@ -8,6 +8,7 @@ not imported here: stemming and vectors come through the constructor.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -61,7 +62,7 @@ log = structlog.get_logger(__name__)
 Stems: TypeAlias = Callable[[str], Sequence[str]]
 Schema: TypeAlias = Callable[[str], Any]
 
-_VERSION: Final = "3"  # raise it with every change that places tools differently
+_VERSION: Final = "4"  # raise it with every change that places tools differently
 
 _NAME, _TITLE, _SENTENCE, _PARAMETER = 3.0, 1.5, 1.0, 0.3  # weight of a word by its place
 _PHRASE = 1.5  # weight of two words together against one
@@ -72,6 +73,8 @@ _ABOUT = 3.0  # number of tools that weigh as much as the server's own words
 _DOUBT = 2.0  # tools that agree before a server's majority counts half
 _FALLBACK = 0.7  # lead of the fallback category: less than any word in a name or description
 _SUREST = 0.99  # only a person's choice is surer
+_PART_OF_SERVER, _PART_OF_OTHERS = 0.5, 0.5  # together as much as a word in a sentence
+_LEAST_PART = 0.25  # a parameter, or half of the others or of the words of the server: less says nothing
 
 _MAX_SENTENCE = 300
 _MAX_ABOUT = 600
@@ -210,17 +213,18 @@ class Classifier:
         counts = [self._count(one) for one in terms]
         sureness = self._sureness(ordered, schema, counts, about)
         server = self._stems(ordered[0].server.lower())
-        placed_by_key = {
-            tool.key: self._with_part(
-                self._with_placement(tool, self._tags.tags(one, server), count, sure), one
-            )
+        placed = [
+            self._with_placement(tool, self._tags.tags(one, server), count, sure)
             for tool, one, count, sure in zip(ordered, terms, counts, sureness, strict=True)
-        }
-        return [placed_by_key[tool.key] for tool in tools]
+        ]
+        own_words = self._server_terms(ordered[0].server, about)
+        parts = self._parts.of([tool.placement.category for tool in placed], terms, own_words)
+        by_key = {tool.key: _with_part(tool, part) for tool, part in zip(placed, parts, strict=True)}
+        return [by_key[tool.key] for tool in tools]
 
-    def _with_part(self, tool: Tool, terms: _Terms) -> Tool:
-        part = self._parts.of(tool.placement.category, terms)
-        return replace(tool, placement=replace(tool.placement, subcategory=part)) if part else tool
+    def _server_terms(self, server: str, about: str) -> _Terms:
+        sentence = self._stems(about[:_MAX_ABOUT].lower())
+        return _Terms(name=self._stems(server.lower()), title=(), sentence=sentence, parameters=())
 
     def _terms(self, tool: Tool, schema: Schema) -> _Terms:
         return _Terms(
@@ -243,8 +247,7 @@ class Classifier:
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
         server = tools[0].server
-        sentence = self._stems(about[:_MAX_ABOUT].lower())
-        server_terms = _Terms(name=self._stems(server.lower()), title=(), sentence=sentence, parameters=())
+        server_terms = self._server_terms(server, about)
         rows = [self._tree.by_root(count) for count in [*counts, self._count(server_terms)]]
         evidence = _BY_WORDS * np.log1p(np.array(rows, np.float64))
         nearness = self._nearness(tools, schema, f"{server}: {about[:_MAX_ABOUT]}")
@@ -371,14 +374,51 @@ class _Parts:
             for name, group in parts.items()
         }
 
-    def of(self, category: str, terms: _Terms) -> str:
-        """Return the sub-category with the most words, the first of equals; empty if there is no word."""
+    def of(self, categories: Sequence[str], terms: Sequence[_Terms], server: _Terms) -> list[str]:
+        """Return the sub-category of each tool of a server; empty if nothing speaks for one.
+
+        The words of the tool count most. The other tools of its category and the words of the server itself
+        decide where it has none, or where they are equal.
+
+        Args:
+            categories: The category of each tool.
+            terms: Its words.
+            server: The words of the server.
+        """
+        counts = [self._count(name, one) for name, one in zip(categories, terms, strict=True)]
+        found = [""] * len(categories)
+        for name in set(categories) & self._matchers.keys():
+            members = [at for at, category in enumerate(categories) if category == name]
+            own = self._count(name, server)
+            prior = [_PART_OF_SERVER * one / (sum(own) or 1.0) for one in own]
+            votes = [_best(counts[at]) for at in members]
+            tally = Counter(votes)
+            del tally[None]
+            for at, vote in zip(members, votes, strict=True):
+                others = (tally.total() - (vote is not None)) or 1
+                agree = [(tally[part] - (part == vote)) / others for part in range(len(prior))]
+                scores = [
+                    own_count + of_server + _PART_OF_OTHERS * share
+                    for own_count, of_server, share in zip(counts[at], prior, agree, strict=True)
+                ]
+                best = _best(scores, _LEAST_PART)
+                found[at] = "" if best is None else self._names[name][best]
+        return found
+
+    def _count(self, category: str, terms: _Terms) -> list[float]:
         if category not in self._matchers:
-            return ""
-        names = self._names[category]
-        counts = _counts(self._matchers[category], terms, len(names))
-        most = max(counts)
-        return names[counts.index(most)] if most > 0 else ""
+            return []
+        return _counts(self._matchers[category], terms, len(self._names[category]))
+
+
+def _best(counts: Sequence[float], least: float = 0.0) -> int | None:
+    """Return the place of the highest count, the first of equals; `None` if it is not over `least`."""
+    most = max(counts)
+    return counts.index(most) if most > least else None
+
+
+def _with_part(tool: Tool, part: str) -> Tool:
+    return replace(tool, placement=replace(tool.placement, subcategory=part)) if part else tool
 
 
 class _Meaning:
