@@ -101,7 +101,7 @@ class Proofs:
                 self._ranker = await anyio.to_thread.run_sync(self._make_ranker)
             misread = await anyio.to_thread.run_sync(misreadings, before, after)
             for at, why in misread.items():
-                log.warning(
+                log.info(
                     "a text does not fit its tool and is not used",
                     source=source,
                     tool=before[at].name,
