@@ -120,7 +120,9 @@ async def test_a_refusal_of_all_stays_for_the_other_origins(tmp_path: Path) -> N
     ):
         await waits(one, 2)
         await one.gateway.decide("web", "reject", viewer=LOCAL_USER)
-        await one.gateway.decide("web", "approve", viewer=LOCAL_USER, origin=SHOP)
+        with pytest.raises(AdmissionError, match=r"local refused it on .*--again"):
+            await one.gateway.decide("web", "approve", viewer=LOCAL_USER, origin=SHOP)
+        await one.gateway.decide("web", "approve", viewer=LOCAL_USER, origin=SHOP, again=True)
         await one.until(lambda: one.names() == {"add"})
         assert "was refused by a person" in one.known[f"{BANK}#pay"]
         assert not (await case_of(one)).awaits

@@ -145,7 +145,9 @@ class Decider:
                 manifest(server, self._number), source=said, viewer=LOCAL_USER
             )
         else:
-            await self._gateway.decide(server, cast("Verdict", doing), viewer=LOCAL_USER, why=said)
+            await self._gateway.decide(
+                server, cast("Verdict", doing), viewer=LOCAL_USER, why=said, again=True
+            )
 
     def change(self) -> None:
         """Have the server be another one, or the same as some time before."""

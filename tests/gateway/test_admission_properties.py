@@ -74,7 +74,7 @@ class Deciding(RuleBasedStateMachine):
         """What is not possible as things stand changes nothing."""
         decide = self._gateway.decide
         with suppress(AdmissionError):
-            self._portal.call(lambda: decide("notes", verdict, viewer=LOCAL_USER))
+            self._portal.call(lambda: decide("notes", verdict, viewer=LOCAL_USER, again=True))
         self._portal.call(
             partial(self._gateway.sync, ["notes"], viewer=LOCAL_USER)
         )  # it may have changed while it was suspended

@@ -28,6 +28,7 @@ from maitred.admission.gatekeeper import (
     now,
 )
 from maitred.admission.judgement import LookalikeFinder
+from maitred.admission.refusal import check_not_refused, refusal_of
 from maitred.admission.registry import Registry
 from maitred.admission.waiting import STALE, WaitingOrigin, choose_origin, waiting_origins
 from maitred.audit.service import AuditService
@@ -346,13 +347,14 @@ class AdmissionService:
         why: str = "",
         seen: str = "",
         origin: str = "",
+        again: bool = False,
     ) -> Case:
         """Decide on a server, and on the changes since its approval.
 
         `seen` is the digest of the case that the viewer looked at. If the case has changed since then, the
-        decision is refused. With `origin`, only the tools are approved that the pages of this origin have
-        now, and `seen` is its digest. `withdraw` needs the ability `register`, all other verdicts need
-        `approve`.
+        decision is refused. To approve what a person refused needs `again`. With `origin`, only the tools are
+        approved that the pages of this origin have now, and `seen` is its digest. `withdraw` needs the
+        ability `register`, all other verdicts need `approve`.
 
         Raises:
             NotAllowedError: The viewer may not decide this.
@@ -370,9 +372,11 @@ class AdmissionService:
         )  # afterwards there is none
         with anyio.CancelScope(shield=True):
             if origin:
-                detail = await self._append_origin(server, verdict, origin, seen, viewer=viewer, why=why)
+                detail = await self._append_origin(
+                    server, verdict, origin, seen, viewer=viewer, why=why, again=again
+                )
                 await self._settle(viewer, verdict, server, detail=detail)
-            elif await self._append(server, verdict, seen, who=viewer.principal, why=why):
+            elif await self._append(server, verdict, seen, who=viewer.principal, why=why, again=again):
                 await self._settle(viewer, verdict, server, detail=why)
         return before or await self._now(server, viewer)
 
@@ -389,18 +393,22 @@ class AdmissionService:
                 if await self._gatekeeper.suspend(spec, who=SUPERVISOR, why=why):
                     await self._settle(_SUPERVISOR, "suspend", server, detail=why)
 
-    async def _append(self, server: str, verdict: Verdict, seen: str, *, who: str, why: str) -> bool:
+    async def _append(
+        self, server: str, verdict: Verdict, seen: str, *, who: str, why: str, again: bool
+    ) -> bool:
         """Write a decision into the log; false if it changes nothing."""
         while True:
             events, state = await self._gatekeeper.standing(server)
             done = _decided(server, state, verdict, seen, who=who, why=why)
             if done is None:
                 return False
+            if state is not None and verdict == "approve" and not again:
+                check_not_refused(server, state, events)
             if await self._registry.append(server, [done], after=len(events), last=events[-1]):
                 return True
 
     async def _append_origin(
-        self, server: str, verdict: Verdict, origin: str, seen: str, *, viewer: Viewer, why: str
+        self, server: str, verdict: Verdict, origin: str, seen: str, *, viewer: Viewer, why: str, again: bool
     ) -> str:
         """Write the approval of the tools of one origin into the log; returns what the log says of it."""
         if verdict != "approve":
@@ -410,6 +418,8 @@ class AdmissionService:
             if found is None or found.live is None:
                 raise AdmissionError(server, _NEVER_STARTED)
             chosen = choose_origin(server, _origins(found), origin, seen)
+            if not again:
+                check_not_refused(server, found.state, found.log)
             definition = await self._gatekeeper.with_approved(found, [tool.part for tool in chosen.tools])
             binding = replace(found.state.seen, definition=definition.digest)
             detail = f"{chosen.origin}: {why}" if why else chosen.origin
@@ -491,6 +501,7 @@ class AdmissionService:
             origins=_origins(found),
             binding=found.state.seen,
             log=found.log,
+            refused=refusal_of(found.state, found.log),
         )
 
 

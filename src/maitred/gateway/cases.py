@@ -31,6 +31,7 @@ class Case:
         origins: The withheld tools of web pages, by the origin of these.
         binding: The hashes that a decision is bound to.
         log: All that happened, in order.
+        refused: The refusal of a person by which it, or what changed of it, is not in use.
     """
 
     server: str
@@ -46,6 +47,7 @@ class Case:
     origins: Sequence[WaitingOrigin] = ()
     binding: Binding = field(default_factory=Binding)
     log: Sequence[Event] = ()
+    refused: Event | None = None
 
     @property
     def digest(self) -> str:

@@ -239,12 +239,14 @@ class Operations(ToolDecisions, SettingsMethods, AuditMethods):
         why: str = "",
         seen: str = "",
         origin: str = "",
+        again: bool = False,
     ) -> Case:
         """Decide on a server, and on the changes that it made since it was approved.
 
         `seen` is the digest of the case that the operator looked at. The gateway refuses if the server is
         another one since then. With `origin`, the decision is an approval of the tools that web pages of this
-        origin have now, and `seen` is the digest of the origin.
+        origin have now, and `seen` is the digest of the origin. To approve what a person refused
+        needs `again`.
 
         Raises:
             NotAllowedError: The viewer may not decide this.
@@ -252,7 +254,9 @@ class Operations(ToolDecisions, SettingsMethods, AuditMethods):
             AdmissionError: This cannot be decided now; the text says why and what to do.
             StoreError: It cannot be written, and nothing was decided; or it was, and cannot be read again.
         """
-        return await self._admission.decide(server, verdict, viewer=viewer, why=why, seen=seen, origin=origin)
+        return await self._admission.decide(
+            server, verdict, viewer=viewer, why=why, seen=seen, origin=origin, again=again
+        )
 
     # --- held calls ---------------------------------------------------------------------------------------
 

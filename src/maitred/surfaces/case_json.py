@@ -12,6 +12,7 @@ from maitred.admission.findings import Finding
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.admission.waiting import WaitingOrigin
     from maitred.gateway.cases import Case, RegistrationResult
+    from maitred.model.approvals import Event
 
 
 def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
         ],
         "findings": findings_json(case.findings),
         "origins": [_origin_json(one) for one in case.origins],
+        "refused": _refusal_json(case.refused),
     }
     if not whole:
         return found
@@ -46,6 +48,10 @@ def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
             {"kind": event.kind, "who": event.who, "why": event.why, "at": event.at} for event in case.log
         ],
     }
+
+
+def _refusal_json(refused: "Event | None") -> dict[str, str] | None:
+    return {"who": refused.who, "why": refused.why, "at": refused.at} if refused else None
 
 
 def _origin_json(origin: "WaitingOrigin") -> dict[str, Any]:

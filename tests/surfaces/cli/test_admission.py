@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -186,7 +187,7 @@ def test_a_server_goes_through_its_states(maitred: Run) -> None:
     maitred("register", "clock.yml")
     assert "Rejected 'clock'" in maitred("reject", "clock", "--why", "not now").fine
     assert "only what is approved can be suspended" in maitred("suspend", "clock").refused
-    maitred("approve", "clock", "--yes")
+    maitred("approve", "clock", "--yes", "--again")
     assert "Suspended 'clock'" in maitred("suspend", "clock", "--why", "an incident").fine
     assert "Resumed 'clock': approved" in maitred("resume", "clock").fine
     log = json.loads(maitred("explain", "clock", "--json").fine)["log"]
@@ -197,6 +198,38 @@ def test_a_server_goes_through_its_states(maitred: Run) -> None:
         ("suspended", "an incident"), ("resumed", ""),
     ]  # fmt: skip
     assert "There is no server 'clock'" in maitred("explain", "clock").refused
+
+
+def test_an_approval_does_not_undo_a_refusal_unnoticed(maitred: Run) -> None:
+    """Neither by `--yes` nor by a digest from before; `approvals --all` says who refused it, when and why."""
+    maitred("register", "clock.yml")
+    before = digest_of(maitred)
+    maitred("reject", "clock", "--why", "not now")
+
+    listed = maitred("approvals", "--all").fine
+    [case] = json.loads(maitred("approvals", "--all", "--json").fine)["cases"]
+    for how in (["--yes"], ["--seen", before]):
+        refusal = maitred("approve", "clock", *how).refused
+        assert "local refused it on 20" in refusal
+        assert "(not now); to approve it all the same, say `--again`" in " ".join(refusal.split())
+
+    assert re.search(r"refused: local refused it on 20\S+ \S+ UTC \(not now\)", listed)
+    assert (case["refused"]["who"], case["refused"]["why"]) == ("local", "not now")
+    assert case["refused"]["at"].startswith("20")
+    assert "Approved 'clock'" in maitred("approve", "clock", "--yes", "--again").fine
+    [case] = json.loads(maitred("approvals", "--all", "--json").fine)["cases"]
+    assert case["refused"] is None
+
+
+def test_at_a_terminal_a_person_reads_of_a_refusal_before_it_is_undone(
+    maitred: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maitred("register", "clock.yml")
+    maitred("reject", "clock", "--why", "not now")
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    said = maitred("approve", "clock").fine
+
+    assert said.index("local refused it on") < said.index("Approve it all the same?") < said.index("Approved")
 
 
 def test_an_unknown_server_is_answered_with_the_nearest(maitred: Run) -> None:

@@ -49,7 +49,7 @@ class Client:
         assert answer.status_code == 405
         return str(answer.headers["allow"])
 
-    async def decide(self, status: int, server: str, verdict: str, **more: str) -> Any:
+    async def decide(self, status: int, server: str, verdict: str, **more: Any) -> Any:
         return await self.ask(
             status, "POST", f"/servers/{server}/approval", json={"verdict": verdict, **more}
         )
@@ -176,7 +176,8 @@ async def test_every_verdict_has_its_effect(tmp_path: Path) -> None:
         await client.ask(202, "POST", "/servers", content=CLOCK)
         impossible = await client.decide(409, "clock", "suspend")
         rejected = await client.decide(200, "clock", "reject", why="no")
-        approved = await client.decide(200, "clock", "approve", seen=rejected["digest"])
+        unaware = await client.decide(409, "clock", "approve", seen=rejected["digest"])
+        approved = await client.decide(200, "clock", "approve", seen=rejected["digest"], again=True)
         suspended = await client.decide(200, "clock", "suspend")
         resumed = await client.decide(200, "clock", "resume")
         withdrawn = await client.ask(200, "DELETE", "/servers/clock")
@@ -185,6 +186,9 @@ async def test_every_verdict_has_its_effect(tmp_path: Path) -> None:
     states = [case["state"] for case in (rejected, approved, suspended, resumed, withdrawn)]
     assert states == ["rejected", "approved", "suspended", "approved", "withdrawn"]
     assert "only what is approved can be suspended" in impossible["message"]
+    assert (rejected["refused"]["who"], rejected["refused"]["why"]) == ("ada", "no")
+    assert "refused it on" in unaware["message"]
+    assert approved["refused"] is None
     assert gone["error"] == "server_not_found"
 
 

@@ -119,13 +119,23 @@ async def test_refusing_needs_no_reading(house: House) -> None:
 
 
 async def test_a_refused_change_is_shown_as_such_and_can_be_approved_later(house: House) -> None:
-    """The server stays approved, what changed stays withheld, and the pages say both."""
+    """The server stays approved, what changed stays withheld, and the pages say both, with who refused it.
+
+    A form of a page from before the refusal does not approve it.
+    """
     client = await house.person()
-    await send(client, "/ui/approvals/shop/reject", digest=await digest(house))
+    await send(client, "/ui/approvals/shop/reject", digest=await digest(house), why="too strong")
+    listed = words_of((await client.get("/ui/approvals")).text)
+    assert re.search(r"local on [0-9: -]+ ?: too strong", listed)
     assert "approved, but a change was refused" in (await client.get("/ui/approvals")).text
     page = await client.get("/ui/approvals/shop")
     assert "What changed of it was refused and is withheld. You may still approve it." in page.text
+    assert re.search(r"by local on [0-9: -]+ UTC ?: too strong", words_of(page.text))
     fields = {"digest": await digest(house), "read": marks(page)}
+    unaware = await send(client, "/ui/approvals/shop/approve", **fields)
+    assert "Nothing was approved: local refused it on" in words_of(unaware.text)
+    assert 'name="again" value="yes"' in page.text
+    fields["again"] = "yes"
     assert "shop is approved" in (await send(client, "/ui/approvals/shop/approve", **fields)).text
     assert "a change was refused" not in (await client.get("/ui/approvals")).text
 

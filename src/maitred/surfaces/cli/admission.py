@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 from rich.text import Text
@@ -18,9 +18,10 @@ from maitred.errors import ConfigError
 from maitred.model.access import Viewer
 from maitred.surfaces.cli.case_view import (
     explanation,
-    headline,
     next_steps,
     origin_summary,
+    refusal,
+    refused_summary,
     standing,
     summary,
 )
@@ -258,7 +259,7 @@ def approvals(
         print_json({"cases": cases_json, "calls": [held_call_json(call) for call in calls]})
         return
     for case in found:
-        _print([*summary(case), *next_steps(case), Text()] if case.awaits else [headline(case)])
+        _print([*summary(case), *next_steps(case), Text()] if case.awaits else refused_summary(case))
     for call in calls:
         _print(call_summary(call))
     waiting = sum(case.awaits for case in found)
@@ -283,6 +284,7 @@ def approve(
     seen: SeenOption = "",
     why: WhyOption = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve the present state, unasked.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Approve it although a person refused it.")] = False,
 ) -> None:
     """Approve a server, or the changes in what it publishes. At a terminal, it shows them and asks."""
     settings, viewer = prepare(config)
@@ -296,28 +298,40 @@ def approve(
 
     async def go() -> bool:
         async with admitting(settings) as gateway:
-            digest = await _approved_digest(gateway, server, viewer, origin) if asks else seen
-            if digest is None:
+            approved = await _approved(gateway, server, viewer, origin) if asks else _Approved(seen, again)
+            if approved is None:
                 return False
-            await gateway.decide(server, "approve", viewer=viewer, why=why, seen=digest, origin=origin)
+            digest, knows = approved
+            await gateway.decide(
+                server, "approve", viewer=viewer, why=why, seen=digest, origin=origin, again=knows or again
+            )
             return True
 
     what = f"the tools of {origin} at {server!r}" if origin else repr(server)
     out.print(Text(f"Approved {what}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
 
 
-async def _approved_digest(gateway: "Gateway", server: str, viewer: Viewer, origin: str) -> str | None:
-    """The digest of what the operator saw at the terminal and approved; `None` without approval."""
+class _Approved(NamedTuple):
+    """The digest of what is approved, and whether the operator knows that a person refused it."""
+
+    digest: str
+    again: bool
+
+
+async def _approved(gateway: "Gateway", server: str, viewer: Viewer, origin: str) -> _Approved | None:
+    """What the operator saw at the terminal and approved; `None` without approval."""
     case = await gateway.case(server, viewer=viewer, to_decide=True)
     if origin:
         chosen = case.waiting_origin(origin)
-        _print(origin_summary(case, chosen))
-        return chosen.digest if typer.confirm("Approve them?") else None
+        _print([*refusal(case), *origin_summary(case, chosen)])
+        asked = "Approve them all the same?" if case.refused else "Approve them?"
+        return _Approved(chosen.digest, case.refused is not None) if typer.confirm(asked) else None
     _print(summary(case))
-    if not case.awaits and case.state == "approved":
+    if not case.awaits and case.state == "approved" and case.refused is None:
         out.print(Text(f"{server!r} is {standing(case)} as it is."))
         return None
-    return case.digest if typer.confirm("Approve it?") else None
+    asked = "Approve it all the same?" if case.refused else "Approve it?"
+    return _Approved(case.digest, case.refused is not None) if typer.confirm(asked) else None
 
 
 def reject(

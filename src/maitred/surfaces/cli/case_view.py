@@ -51,6 +51,8 @@ def standing(case: "Case") -> str:
     """The state of a server in words."""
     if case.state == "approved" and case.awaits:
         return "approved, but something of it waits for your decision"
+    if case.state == "approved" and case.refused:
+        return "approved, but what changed of it was refused"
     if case.state == "pending":
         return "waits for your approval"
     return f"{case.state}; it {visible(case.withheld)}" if case.withheld else case.state
@@ -60,6 +62,7 @@ def summary(case: "Case") -> Iterator[Text]:
     """All that an operator needs for a decision: the server, why it needs one, and its changes."""
     yield headline(case)
     yield Text(f"  from {visible(case.source)}")
+    yield from refusal(case)
     yield from _manifest(case.manifest)
     if changed := _other_image(case):
         yield Text.assemble("  image: ", ("changed", "yellow"), f": {visible(changed)}")
@@ -67,6 +70,22 @@ def summary(case: "Case") -> Iterator[Text]:
         for finding in layer["findings"]:
             yield _finding(_SEVERITIES[finding["severity"]], finding["layer"], _told(finding))
     yield from definition(case)
+
+
+def refusal(case: "Case") -> Iterator[Text]:
+    """Who refused it, or what changed of it, and when."""
+    if case.refused is not None:
+        from maitred.admission.refusal import refusal_text  # noqa: PLC0415  # only needed here
+
+        yield Text.assemble("  ", ("refused", "red"), f": {visible(refusal_text(case.refused))}")
+
+
+def refused_summary(case: "Case") -> Iterator[Text]:
+    """A server that needs no decision: its state, and what a person refused of it."""
+    yield headline(case)
+    if case.refused is not None:
+        yield from refusal(case)
+        yield from definition(case)
 
 
 def definition(case: "Case") -> Iterator[Text]:

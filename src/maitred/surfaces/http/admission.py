@@ -156,7 +156,8 @@ def _add_decision(app: FastAPI, gateway: Gateway) -> None:
     async def decide(request: Request, name: ServerName, body: schemas.VerdictBody) -> Response:
         """Approve or reject what you saw, suspend, resume, or withdraw.
 
-        `seen` is the digest of the case, or with `origin` that of the origin.
+        `seen` is the digest of the case, or with `origin` that of the origin. What a person refused is
+        approved only with `again`.
         """
         if body.verdict == "approve" and not body.seen:
             fault = "seen: an approval needs it; give the `digest` of the case that you looked at"
@@ -168,6 +169,7 @@ def _add_decision(app: FastAPI, gateway: Gateway) -> None:
             why=body.why,
             seen=body.seen,
             origin=body.origin,
+            again=body.again,
         )
         return _answer(_decided(case, body.verdict))
 

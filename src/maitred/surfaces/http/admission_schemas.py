@@ -89,6 +89,14 @@ class EventResponse(BaseModel):
     at: str
 
 
+class RefusalOfCase(BaseModel):
+    """The decision of a person that something is not to be used."""
+
+    who: str
+    why: str
+    at: str
+
+
 class BriefCase(BaseModel):
     """The state of a server, and the parts of it that wait for a decision."""
 
@@ -103,6 +111,9 @@ class BriefCase(BaseModel):
     findings: list[FindingResponse]
     origins: list[WaitingOriginResponse] = Field(
         description="Of a server of the transport `pages`: the tools that wait, by the origin of their pages."
+    )
+    refused: RefusalOfCase | None = Field(
+        description="Who refused it, or what changed of it, so that it is not in use; null if no person did."
     )
 
 
@@ -157,6 +168,9 @@ class VerdictBody(BaseModel):
         max_length=300,
         description="Approve only the tools that web pages of this origin have now; `seen` is its digest.",
     )
+    again: bool = Field(
+        default=False, description="Approve it although a person refused it; without this it is an error."
+    )
 
 
 _ASKED: Final = {
@@ -179,6 +193,7 @@ _BRIEF: Final = {
     "changes": [],
     "findings": [],
     "origins": [],
+    "refused": None,
 }
 MANIFEST: Final[Any] = {
     "name": "time",

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 import anyio.to_thread
 
+from maitred.admission.refusal import refusal_text
 from maitred.gateway.admission import Verdict
 from maitred.gateway.cases import Case
 from maitred.model.approvals import Event
 from maitred.surfaces.web.approvals.held_calls import decide_call, held_calls_of, view_call
 from maitred.surfaces.web.approvals.review import alike, general_findings, manifest_of, parts_of
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
+from maitred.wording import count_of
 
 _EVENTS: Final = {
     "registered": "registered",
@@ -45,7 +47,7 @@ def _needs(case: Case) -> list[str]:
     serious = [one for one in case.findings if one.severity != "warn"]
     return [
         *(["it was never approved"] if case.state == "pending" else []),
-        *([f"{len(power)} changes give it more power"] if len(power) > 1 else []),
+        *([f"{len(power):,} changes give it more power"] if len(power) > 1 else []),
         *(["a change gives it more power"] if len(power) == 1 else []),
         *([f"{len(serious)} findings in its texts or names"] if len(serious) > 1 else []),
         *(["a finding in its texts or names"] if len(serious) == 1 else []),
@@ -131,7 +133,12 @@ async def decide(visit: Visit, form: Form) -> str:
         visit.notify(why_not, "fault")
         return url_of("approvals", server)
     await visit.gateway.decide(
-        server, verdict[0], viewer=visit.viewer, why=form.text("why")[:500], seen=form.text("digest")
+        server,
+        verdict[0],
+        viewer=visit.viewer,
+        why=form.text("why")[:500],
+        seen=form.text("digest"),
+        again=bool(form.text("again")),
     )
     visit.notify(f"{server} is {verdict[1]}.")
     return url_of("approvals") if word in ("approve", "reject") else url_of("approvals", server)
@@ -146,8 +153,13 @@ async def _why_unread(visit: Visit, form: Form) -> str:
     wanted = {part.mark for part in parts}
     manifest = manifest_of(case)
     wanted |= {_MANIFEST} if manifest.fields else set()
+    if case.refused and not form.text("again"):
+        return f"Nothing was approved: {refusal_text(case.refused)}. Read it again, and approve it then."
     if unread := wanted - set(form.every("read")):
-        return f"Nothing was approved: {len(unread)} of {len(wanted)} parts were not on screen yet."
+        parts_text = f"{len(unread):,} of {count_of(len(wanted), 'part')}"
+        return (
+            f"Nothing was approved: {parts_text} {'was' if len(unread) == 1 else 'were'} not on screen yet."
+        )
     if not (manifest.is_whole and all(part.is_whole for part in parts)):
         return f"Some of it is too large for a page. Use `maitred approve {shell(server)}`."
     return ""

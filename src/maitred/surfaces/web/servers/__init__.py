@@ -21,6 +21,7 @@ from maitred.surfaces.web.servers.live_map import live_map
 from maitred.surfaces.web.servers.recent_use import MOST_LINES, RecentUse, recent_use
 from maitred.surfaces.web.servers.trouble import Tone, state_text, tone_of, trouble_of
 from maitred.surfaces.web.templates import render
+from maitred.wording import count_of
 
 _DAYS: Final = 30
 _LINES: Final = 60
@@ -134,7 +135,9 @@ async def act(visit: Visit, form: Form) -> str:
         if report.error:
             visit.notify(f"{name} could not be listed: {report.error}", "fault")
         else:
-            visit.notify(f"{name} was listed: {report.tools} tools, {report.changed} of them changed.")
+            visit.notify(
+                f"{name} was listed: {count_of(report.tools, 'tool')}, {report.changed or 'none'} changed."
+            )
     elif what in ("suspend", "resume"):
         await gateway.decide(name, "suspend" if what == "suspend" else "resume", viewer=viewer, why=why)
         visit.notify(f"{name} is {'suspended' if what == 'suspend' else 'resumed; its next call starts it'}.")

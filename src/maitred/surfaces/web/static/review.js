@@ -10,7 +10,9 @@ function count() {
   if (!approve) return;
   approve.setAttribute("aria-disabled", String(left > 0));
   const status = document.getElementById("unread");
-  if (status) status.textContent = left ? `${left} of ${boxes.length} parts were not on screen yet.` : "";
+  const parts = boxes.length === 1 ? "part" : "parts";
+  const were = left === 1 ? "was" : "were";
+  if (status) status.textContent = left ? `${left} of ${boxes.length} ${parts} ${were} not on screen yet.` : "";
 }
 
 /** Ticks the box of a part when both ends of the part were on screen, each for a moment. */
