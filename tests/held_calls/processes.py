@@ -1,7 +1,7 @@
 """Gateways that share a database, as far as held calls are concerned, on a clock of their own."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -137,11 +137,11 @@ class MortalStore(HeldCallStore):
     is_killed = False
     on_added: Callable[[], None] | None = None
 
-    async def add(self, held: HeldCall, *, instead: Collection[str] = ()) -> Sequence[str] | None:
-        replaced = await super().add(held, instead=instead)
+    async def add(self, held: HeldCall) -> bool:
+        is_added = await super().add(held)
         if self.on_added:
             self.on_added()
-        return replaced
+        return is_added
 
     async def leave(self) -> Sequence[str]:
         return () if self.is_killed else await super().leave()

@@ -277,14 +277,27 @@ async def test_a_caller_that_left_may_make_the_approved_call_again_once(tmp_path
     assert len(bank.made) == 1
 
 
-async def test_the_same_call_again_takes_the_place_of_one_whose_caller_left(tmp_path: Path) -> None:
-    async with opened(tmp_path, Bank(), OVER_100) as gateway:
+async def test_the_same_call_again_joins_the_one_whose_caller_left(tmp_path: Path) -> None:
+    """Who has the first one on screen decides on both: its id and arguments stay, and its time is not cut.
+
+    An approval for a session is for the session that waits now.
+    """
+    bank = Bank()
+    async with opened(tmp_path, bank, OVER_100) as gateway:
         async with calling(gateway, MUCH) as (call, held):
             call.scope.cancel()
-        async with calling(gateway, MUCH) as (_, other):
-            assert [one.id for one in await gateway.held_calls(LOCAL_USER)] == [other.id]
-            assert (await gateway.held_call(held.id, LOCAL_USER)).state == "expired"
-            await gateway.decide_call(other.id, "refuse", LOCAL_USER)
+        again = replace(ANN, connection="2", client="terminal")
+        async with calling(gateway, MUCH, viewer=again) as (_, other):
+            [now] = await gateway.held_calls(LOCAL_USER)
+            assert now.id == other.id == held.id
+            assert (now.held_at, now.arguments) == (held.held_at, held.arguments)
+            assert now.expires_at >= held.expires_at
+            assert now.client == "terminal"
+            await gateway.decide_call(held.id, "session", LOCAL_USER)
+        assert await make(gateway, MUCH, viewer=again) == "done refund"
+        assert len(bank.made) == 2
+        lines = (await gateway.audit_lines(LOCAL_USER)).lines
+        assert not [one for one in lines if one["action"] == "call.expire"]
 
 
 async def test_a_tool_that_changed_while_its_call_waited_is_not_called(tmp_path: Path) -> None:

@@ -177,14 +177,39 @@ async def test_each_call_whose_time_is_up_expires_once_with_a_line(tmp_path: Pat
         assert gateway.expiries == [f"held call {held_id} of 'p-pay'"]
 
 
-async def test_a_call_that_another_takes_the_place_of_expires_with_a_line(tmp_path: Path) -> None:
+async def test_the_same_call_made_again_late_has_its_whole_time(tmp_path: Path) -> None:
+    """Its client made it just before the first one's time was up; it expires once, at the later time."""
+    async with a_world(tmp_path, OVER_100) as world:
+        gateway, other = world.start(), world.start()
+        async with waiting(gateway, 150) as (first, scope):
+            scope.cancel()
+        until = (await gateway.service.get(first, LOCAL_USER)).expires_at
+        world.now += timedelta(seconds=RULES.wait_s - 1)
+        joined, again = anyio.Event(), anyio.CancelScope()
+        gateway.service.listen(joined.set)
+        world.tasks.start_soon(gateway.call, "pay", 150, again)
+        await joined.wait()
+        world.now += timedelta(seconds=RULES.wait_s - 1)
+        await gateway.look()
+        assert gateway.expiries == []
+        assert gateway.database.waiting("pay") == [first]
+        assert (await other.service.get(first, LOCAL_USER)).expires_at > until
+        world.now += timedelta(seconds=2)
+        await gateway.look()
+        assert gateway.expiries == [f"held call {first} of 'p-pay'"]
+
+
+async def test_a_call_that_was_decided_after_its_client_left_is_not_joined(tmp_path: Path) -> None:
+    """It was refused: the same call again waits on its own, and a person is asked again."""
     async with a_world(tmp_path, OVER_100) as world:
         gateway = world.start()
         async with waiting(gateway, 150) as (first, scope):
             scope.cancel()
-        async with waiting(gateway, 150) as (_, scope):
+        await gateway.service.decide(first, "refuse", LOCAL_USER)
+        async with waiting(gateway, 150) as (second, scope):
+            assert second != first
             scope.cancel()
-        assert gateway.expiries == [f"held call {first} of 'p-pay'"]
+        assert gateway.expiries == []
 
 
 async def test_a_client_that_leaves_while_its_call_is_stored_leaves_it_in_the_inbox(tmp_path: Path) -> None:

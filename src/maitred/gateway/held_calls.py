@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import anyio
@@ -30,6 +30,7 @@ from maitred.errors import (
     CallNotApprovedError,
     DecisionError,
     HeldCallNotFoundError,
+    MaitredError,
     NotAllowedError,
     StoreError,
 )
@@ -265,13 +266,14 @@ class HeldCallService:
         """Wait until a call may be made. Of a chain, no time passes meanwhile."""
         waiter, started = self._inbox.enter(held), time.perf_counter()
         try:
-            await self._begin(call, waiter)
+            held = await self._begin(call, waiter)
+            seconds = (datetime.fromisoformat(held.expires_at) - self._store.clock()).total_seconds()
             call.caller.note_held(held)
             with call.chain.paused() if call.chain else nullcontext():
                 async with Background() as background:
                     background.start(self._ask, call, held)
                     background.start(self._report, call, held)
-                    with anyio.move_on_after(self.policy.settings.wait_s):
+                    with anyio.move_on_after(seconds):
                         await waiter.settled.wait()
             if not waiter.settled.is_set():
                 await self._inbox.expire([held])
@@ -279,30 +281,58 @@ class HeldCallService:
         finally:
             call.entry.note_wait((time.perf_counter() - started) * 1_000)
             self._inbox.exit(waiter)
-            call.caller.note_held(replace(held, state=waiter.state))
+            call.caller.note_held(replace(waiter.held, state=waiter.state))
             self._announce()
         if waiter.state not in ("approved", "used") or not await self._store.use(held.id):
             raise CallNotApprovedError(held.name, await self._why_not(held))
 
-    async def _begin(self, call: Call, waiter: Waiter) -> None:
-        """Put a call into the audit trail and into the inbox, in place of equal ones whose client left."""
-        held = waiter.held
-        left = self._inbox.equal_left(held.binding.digest)
+    async def _begin(self, call: Call, waiter: Waiter) -> HeldCall:
+        """Put a call into the audit trail and the inbox, or let it join an equal one whose client left."""
         try:
-            if await self._store.is_full(held.binding.principal, but=left):
-                raise _busy(held)
-            await self._record_held(call, held)
-            with anyio.CancelScope(shield=True):  # what is in the database is also in the inbox
-                replaced = await self._store.add(held, instead=left)
-                if replaced is None:  # the last place was taken meanwhile
-                    self._note(_ITSELF, "call.expire", held, outcome=BusyError.code)
-                    raise _busy(held)
-                self._inbox.begin(waiter, replaced)
+            while (left := self._inbox.take_left(waiter.held.binding.digest)) is not None:
+                if await self._join(call, waiter, left):
+                    break
+            else:
+                await self._add(call, waiter)
         except (AuditError, BusyError):
             waiter.settle("expired")  # it is not in the inbox, so nothing is left there
             raise
+        held = waiter.held
         log.info("a call waits for a person", call=held.id, tool=held.name, until=held.expires_at)
         self._announce()
+        return held
+
+    async def _join(self, call: Call, waiter: Waiter, left: HeldCall) -> bool:
+        """Wait with a call whose client left, under its id; false if it does not wait any more.
+
+        The inbox then has the call once, and neither caller's time is cut short.
+        """
+        held = waiter.held
+        until = max(held.expires_at, left.expires_at)
+        joined = replace(held, id=left.id, held_at=left.held_at, expires_at=until)
+        with anyio.CancelScope(shield=True):  # what is in the database is also in the inbox
+            try:
+                await self._record_held(call, joined)
+                if await self._store.join(joined):
+                    self._inbox.join(waiter, joined)
+                    return True
+                await self._inbox.expire([left])
+            except MaitredError:
+                self._inbox.give_back(left)
+                raise
+        return False
+
+    async def _add(self, call: Call, waiter: Waiter) -> None:
+        """Put a call into the audit trail and into the inbox."""
+        held = waiter.held
+        if await self._store.is_full(held.binding.principal):
+            raise _busy(held)
+        await self._record_held(call, held)
+        with anyio.CancelScope(shield=True):  # what is in the database is also in the inbox
+            if not await self._store.add(held):  # the last place was taken meanwhile
+                self._note(_ITSELF, "call.expire", held, outcome=BusyError.code)
+                raise _busy(held)
+            self._inbox.begin(waiter)
 
     def _announce(self) -> None:
         for listener in self._listeners:

@@ -1,11 +1,12 @@
 """Where calls of this gateway wait for a decision, which may come from another process.
 
 A loop says that the gateway lives, and reads the states of those that wait. A call whose client has left
-stays in the inbox until its time is up: if a person approves it, the client may make the same call again.
+stays in the inbox until its time is up: if a person approves it, the client may make the same call again. If
+the call is made again before, that caller joins it, and the call goes on to wait under its id.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -64,11 +65,17 @@ class Inbox:
         waiter = self._waiters[held.id] = Waiter(held)
         return waiter
 
-    def begin(self, waiter: Waiter, replaced: Collection[str]) -> None:
-        """Look for the decision about a call that is stored; it took the place of calls without a client."""
+    def join(self, waiter: Waiter, joined: HeldCall) -> None:
+        """Let a caller wait with a call that waited without a client, under the id of that one."""
+        self._waiters.pop(waiter.held.id, None)
+        waiter.held = joined
+        self._waiters[joined.id] = waiter
+        self.begin(waiter)
+
+    def begin(self, waiter: Waiter) -> None:
+        """Look for the decision about a call that is stored."""
         waiter.is_stored = True
         self.clean_after(datetime.fromisoformat(waiter.held.expires_at))
-        self._forget(replaced)
         self._came.set()
 
     def clean_after(self, ended: datetime) -> None:
@@ -76,15 +83,21 @@ class Inbox:
         self._clean_at = max(self._clean_at or ended, ended + GRACE + timedelta(seconds=1))
 
     def exit(self, waiter: Waiter) -> None:
-        """Take a call out. One that was not settled has lost its client."""
+        """Take a call out. One that was not settled has lost its client, and waits on without one."""
         self._waiters.pop(waiter.held.id, None)
         if not waiter.settled.is_set():
             self._left[waiter.held.id] = waiter.held
             self._came.set()
 
-    def equal_left(self, digest: str) -> Sequence[str]:
-        """The ids of the calls without a client that are equal to another one, which may take their place."""
-        return [one.id for one in self._left.values() if one.binding.digest == digest]
+    def take_left(self, digest: str) -> HeldCall | None:
+        """The oldest call without a client that is equal to another one, whose caller may join it."""
+        equal = next((one.id for one in self._left.values() if one.binding.digest == digest), "")
+        return self._left.pop(equal, None)
+
+    def give_back(self, held: HeldCall) -> None:
+        """Let a call wait on without a client, since the caller that took it did not join it."""
+        self._left[held.id] = held
+        self._came.set()
 
     async def expire(self, calls: Collection[HeldCall]) -> None:
         """End the waiting of calls whose time is up, unless they were decided.
@@ -161,12 +174,6 @@ class Inbox:
             self._left.pop(one.id, None)
         for held_id, waiter in waiting.items():
             waiter.settle(states.get(held_id, "expired"))
-
-    def _forget(self, ended: Collection[str]) -> None:
-        """Note calls without a client that do not wait any more."""
-        for held_id in ended:
-            if held := self._left.pop(held_id, None):
-                self._note_expired(held)
 
     async def _end(self) -> None:
         known = {**{one.held.id: one.held for one in self._waiters.values()}, **self._left}

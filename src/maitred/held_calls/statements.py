@@ -28,9 +28,9 @@ def _change(connection: sa.Connection, which: sa.ColumnElement[bool], **values: 
     return connection.execute(sa.update(held_calls).where(which).values(**values)).rowcount
 
 
-def waiting_of(connection: sa.Connection, principal: str, now: str, but: Collection[str] = ()) -> int:
-    """How many calls of a principal wait, but for some."""
-    which = sa.and_(_waits(now), C.principal == principal, C.id.not_in(but))
+def waiting_of(connection: sa.Connection, principal: str, now: str) -> int:
+    """How many calls of a principal wait."""
+    which = sa.and_(_waits(now), C.principal == principal)
     query = sa.select(sa.func.count()).select_from(held_calls).where(which)
     return int(connection.execute(query).scalar_one())
 
@@ -38,6 +38,12 @@ def waiting_of(connection: sa.Connection, principal: str, now: str, but: Collect
 def add(connection: sa.Connection, row: Mapping[str, Any]) -> None:
     """Add a call."""
     connection.execute(sa.insert(held_calls).values(**row))
+
+
+def join(connection: sa.Connection, held_id: str, now: str, values: Mapping[str, Any]) -> bool:
+    """Give a call that waits at this gateway to another caller; false if it does not wait any more."""
+    waits = sa.and_(C.state == "waiting", C.expires_at > now, C.arguments != "")
+    return _change(connection, sa.and_(waits, C.id == held_id), **values) == 1
 
 
 def drop_old(connection: sa.Connection, *, before: str, now: str) -> None:

@@ -34,6 +34,8 @@ _TEXTS: Final = (
     "id", "name", "arguments", "why", "session", "client", "surface", "chain", "request_id", "held_at",
     "expires_at", "state", "decision", "decided_by", "decided_at",
 )  # fmt: skip
+_OF_CLIENT: Final = ("session", "client", "surface", "chain", "request_id", "choices", "expires_at")
+"""What another client that makes the same call changes of it."""
 _CLIENT_CHARACTERS: Final = 200
 
 
@@ -53,38 +55,50 @@ class HeldCallStore:
         self.clock = clock
         self._cleaned_at = datetime.min.replace(tzinfo=UTC)
 
-    async def is_full(self, principal: str, *, but: Collection[str] = ()) -> bool:
-        """Whether so many calls of a principal wait, but for some, that no other may."""
+    async def is_full(self, principal: str) -> bool:
+        """Whether so many calls of a principal wait that no other may."""
         now = time_text(self.clock())
 
         def read(connection: "Connection") -> bool:
             from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-            return statements.waiting_of(connection, plain(principal), now, but) >= MOST_WAITING
+            return statements.waiting_of(connection, plain(principal), now) >= MOST_WAITING
 
         return await self._database.read(read)
 
-    async def add(self, held: HeldCall, *, instead: Collection[str] = ()) -> Sequence[str] | None:
-        """Store a call that waits; `None`, with nothing stored, if too many of its principal wait already.
-
-        `instead` are calls that wait without a client, and are the same call: they expire, and those whose
-        state this changed are returned.
-        """
+    async def add(self, held: HeldCall) -> bool:
+        """Store a call that waits; false, with nothing stored, if too many of its principal wait already."""
         now = self.clock()
         row = _row(held) | {"gateway": self._gateway, "alive_until": time_text(now + ALIVE)}
 
-        def add(connection: "Connection") -> Sequence[str] | None:
+        def add(connection: "Connection") -> bool:
             from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
 
             if now - self._cleaned_at >= _CLEANED_EVERY:
                 self._drop_old(connection)
                 self._cleaned_at = now
-            if statements.waiting_of(connection, row["principal"], time_text(now), instead) >= MOST_WAITING:
-                return None
+            if statements.waiting_of(connection, row["principal"], time_text(now)) >= MOST_WAITING:
+                return False
             statements.add(connection, row)
-            return statements.expire(connection, instead)
+            return True
 
         return await self._database.write(add, _SAFE)
+
+    async def join(self, held: HeldCall) -> bool:
+        """Let another client wait with a call that waits already, by its id; false if it does not any more.
+
+        The call waits until the later of the two ends, and an approval for a session is for the session of
+        this client.
+        """
+        now, row = self.clock(), _row(held)
+        values = {name: row[name] for name in _OF_CLIENT} | {"alive_until": time_text(now + ALIVE)}
+
+        def join(connection: "Connection") -> bool:
+            from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
+
+            return statements.join(connection, held.id, time_text(now), values)
+
+        return await self._database.write(join, _SAFE)
 
     async def take(self, binding: CallBinding, session: str) -> bool:
         """Whether a call is approved already: by an approval for its session, or by one for an equal call.
