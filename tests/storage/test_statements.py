@@ -226,7 +226,7 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         hash_chain._LATEST,
         lambda _: (
             sa.select(A.seq, A.at, A.body)
-            .where(A.seq < 1, A.seq >= 1, A.at >= X, *(A.body.like(X) for _ in range(7)))
+            .where(A.seq < 1, A.seq >= 1, A.at >= X, *(A.body.like(X) for _ in range(8)))
             .order_by(A.seq.desc())
             .limit(1)
         ),

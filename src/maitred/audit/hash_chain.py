@@ -37,7 +37,8 @@ _LATEST: Final = (
     "SELECT audit.seq, audit.at, audit.body FROM audit"
     " WHERE audit.seq < ? AND audit.seq >= ? AND audit.at >= ?"
     " AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ?"
-    " AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ? ORDER BY audit.seq DESC LIMIT ?"
+    " AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ? AND audit.body LIKE ?"
+    " ORDER BY audit.seq DESC LIMIT ?"
 )
 _NAMING: Final = "SELECT audit.body FROM audit WHERE audit.seq > ? AND audit.body LIKE ?"
 _ADD_MARK: Final = "INSERT INTO audit_ends (name, seq, digest) VALUES (?, ?, ?)"
@@ -101,8 +102,8 @@ class AuditFilter:
     """Which lines to return: not older than `since` (ISO 8601, UTC), of a principal, of a tool or server.
 
     `client` is the name that a client gives itself, `project` the folder of a client or the name of that
-    folder, `chain` the id of a chain or its beginning. `outcome` is one of the trail, or `failed` for all
-    that are no success.
+    folder, `chain` the id of a chain or its beginning, `held` the id of a held call.
+    `outcome` is one of the trail, or `failed` for all that are no success.
     """
 
     since: str = ""
@@ -113,6 +114,7 @@ class AuditFilter:
     tool: str = ""
     outcome: str = ""
     chain: str = ""
+    held: str = ""
 
     def patterns(self) -> Sequence[str]:
         """What the text of every line that matches is like; the database skips other lines unread.
@@ -128,12 +130,14 @@ class AuditFilter:
             _pattern("outcome", outcome),
             _pattern("chain_id", self.chain, is_whole=False),
             _pattern("project", self.project, is_end=True),
+            _pattern("held", self.held),
         ]
 
     def terms(self) -> Sequence[int]:
         """The terms of the index that every line has that matches, and the end of an act that matches."""
         return line_index.wanted_terms(
             chain=self.chain,
+            held=self.held,
             tool=self.tool,
             server=self.server,
             outcome=self.outcome,
@@ -362,7 +366,7 @@ def _matches(line: Mapping[str, Any], criteria: AuditFilter) -> bool:
     names = (line.get("tool"), line.get("published"), line.get("server"))
     if criteria.who not in ("", line.get("who")) or criteria.client not in ("", line.get("client")):
         return False
-    if criteria.server not in ("", line.get("server")):
+    if criteria.server not in ("", line.get("server")) or criteria.held not in ("", line.get("held")):
         return False
     project = str(line.get("project", ""))
     if criteria.project not in ("", project, line_index.folder_name(project)):

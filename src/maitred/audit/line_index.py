@@ -25,7 +25,7 @@ SUCCESSES: Final = frozenset({"ok", BEGUN, "input_required", "registered", "chan
 NumberedLine = tuple[int, Mapping[str, Any]]
 """A line with its number."""
 _NAMES: Final = ("server", "tool", "published")
-_PLAIN: Final = ("who", "client", "begun", "project")
+_PLAIN: Final = ("who", "client", "begun", "project", "held")
 _CHAIN_CHARS: Final = 8
 """A chain is found by so many characters of its id, and by more."""
 _NO_TERM: Final = frozenset({"", "ok", BEGUN})
@@ -36,7 +36,7 @@ _KNOWN: Final = (
     "SELECT audit_terms.seq FROM audit_terms"
     " WHERE audit_terms.term = ? AND audit_terms.seq >= ? AND audit_terms.seq <= ?"
 )
-_MOST_TERMS: Final = 7
+_MOST_TERMS: Final = 8
 _MOST_TERMS_KEPT: Final = 4_096
 """The same few names are in most lines."""
 
@@ -100,11 +100,12 @@ def terms_of(line: Mapping[str, Any]) -> set[int]:
 
 
 def wanted_terms(
-    *, chain: str, tool: str, server: str, outcome: str, who: str, client: str, project: str
+    *, chain: str, held: str, tool: str, server: str, outcome: str, who: str, client: str, project: str
 ) -> Sequence[int]:
     """The terms that all lines of a filter have, those of few lines first; none if it needs all lines."""
     fields = (
         ("chain", chain[:_CHAIN_CHARS] if len(chain) >= _CHAIN_CHARS else ""),
+        ("held", held),
         ("name", tool),
         ("name", server),
         ("outcome", "" if outcome in _NO_TERM else outcome),

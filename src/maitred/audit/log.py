@@ -63,6 +63,7 @@ class AuditEntry(NamedTuple):
         shown: The published names of tools in an answer of the menu, in their order.
         more: How many further names the answer has.
         answer: The text that the agent read; the line has its digest. Empty if it is not to be kept.
+        held: The id of the held call that it is, or that was decided by it.
         begun: The number of the line that recorded the start of this act; 0 if there is none.
     """
 
@@ -89,6 +90,7 @@ class AuditEntry(NamedTuple):
     answer: str = ""
     request_id: str = ""
     chain_id: str = ""
+    held: str = ""
     begun: int = 0
 
 

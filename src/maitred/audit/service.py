@@ -231,6 +231,7 @@ class AuditService:
         tool: str = "",
         outcome: str = "",
         chain: str = "",
+        held: str = "",
         before: int = 0,
         limit: int = 50,
     ) -> AuditLines:
@@ -238,8 +239,8 @@ class AuditService:
 
         `since` is a time in the form of `moment_of`, `who` a principal, `client` the name of a client,
         `project` its folder or the name of that, `tool` a `server` or either name of a tool, `outcome` one of
-        the trail, or `failed`, `chain` the id of a chain or its beginning. An empty filter matches every
-        line.
+        the trail, or `failed`, `chain` the id of a chain or its beginning, `held` the id of a held call.
+        An empty filter matches every line.
 
         Raises:
             NotAllowedError: The viewer may not audit.
@@ -255,6 +256,7 @@ class AuditService:
             tool=tool,
             outcome=outcome,
             chain=chain,
+            held=held,
         )
         return await self.trail.latest(criteria, before=before, limit=limit)
 
@@ -368,6 +370,7 @@ class Entry:
         self._questions: list[str] = []
         self._answered: tuple[str, bool] | None = None
         self._waited_ms = 0.0
+        self._held = ""
         self._started_at = time.perf_counter()
 
     async def __aenter__(self) -> Self:
@@ -423,9 +426,10 @@ class Entry:
         if method not in self._questions:
             self._questions.append(method)
 
-    def note_wait(self, ms: float) -> None:
-        """Note for the line of the outcome that the request waited so long for the decision of a person."""
+    def note_wait(self, ms: float, held_id: str) -> None:
+        """Note for the line of the outcome how long the request waited for a person, as which held call."""
         self._waited_ms += ms
+        self._held = held_id
 
     async def begin(self) -> None:
         """Record that an act begins which may change something.
@@ -498,6 +502,7 @@ class Entry:
             answer=text,
             request_id=about.request_id,
             chain_id=about.chain_id,
+            held=self._held,
             begun=self._begun_line,
         )
 

@@ -25,6 +25,7 @@ class AuditMethods:
         tool: str = "",
         outcome: str = "",
         chain: str = "",
+        held: str = "",
         before: int = 0,
         limit: int = 50,
     ) -> AuditLines:
@@ -44,6 +45,7 @@ class AuditMethods:
             tool=tool,
             outcome=outcome,
             chain=chain,
+            held=held,
             before=before,
             limit=limit,
         )

@@ -279,7 +279,8 @@ class HeldCallService:
                 await self._inbox.expire([held])
                 waiter.settle((await self._store.states([held.id])).get(held.id, "expired"))
         finally:
-            call.entry.note_wait((time.perf_counter() - started) * 1_000)
+            held_id = waiter.held.id if waiter.is_stored else ""
+            call.entry.note_wait((time.perf_counter() - started) * 1_000, held_id)
             self._inbox.exit(waiter)
             call.caller.note_held(replace(waiter.held, state=waiter.state))
             self._announce()
@@ -460,7 +461,9 @@ class HeldCallService:
         with anyio.CancelScope(shield=True):  # what was decided is also recorded
             if await self._store.decide(held.id, decision, viewer.principal):
                 try:
-                    await self._auditing.record(viewer, action, server=server, tool=tool, detail=detail)
+                    await self._auditing.record(
+                        viewer, action, server=server, tool=tool, detail=detail, held=held.id
+                    )
                 except StoreError as error:  # the trail keeps the line, and writes it later
                     log.warning("a decision is not in the audit trail yet", call=held.id, reason=error.reason)
                 self._inbox.hint()
@@ -486,6 +489,7 @@ class HeldCallService:
                 detail=detail,
                 request_id=held.request_id,
                 chain_id=held.chain,
+                held=held.id,
             )
         except StoreError as error:
             raise AuditError(error.reason, advice=error.advice) from error
@@ -499,6 +503,7 @@ class HeldCallService:
             "tool": held.binding.tool,
             "detail": f"held call {held.id} of {held.binding.principal!r}",
             "outcome": outcome,
+            "held": held.id,
         }
         if isinstance(who, Viewer):
             self._auditing.note(who, action, **about)
