@@ -23,6 +23,7 @@ from maitred.model.access import LOCAL_USER
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolCall, ToolKey
 from maitred.surfaces.mcp.server import McpSurface
+from maitred.surfaces.web.durations import duration_text
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +103,7 @@ async def load(house: House, path: str, **fields: str) -> str:
 
 
 def rows(page: str) -> list[str]:
-    return re.findall(r"<tr[^>]*>\s*<td class=\"number\">\+.*?</tr>", page, re.DOTALL)
+    return re.findall(r'<tr[^>]*>\s*<td class="number" data-head="Began">.*?</tr>', page, re.DOTALL)
 
 
 def texts_of(page: str) -> list[str]:
@@ -122,12 +123,12 @@ async def test_every_step_of_an_agent_is_on_the_time_line_in_its_order(worked: W
     assert acts_of(worked.page) == [
         "search search_tools",
         "search search_tools",
-        "info tool_info",
-        "browse list_tools_meta",
+        "read definitions tool_info",
+        "list tools list_tools_meta",
         "call shop__look",
         "call shop__fail",
         "call call_tool",
-        "chain",
+        "run a chain",
         "call shop__look",
     ]
     words = [words_of(row) for row in rows(worked.page)]
@@ -138,7 +139,10 @@ async def test_every_step_of_an_agent_is_on_the_time_line_in_its_order(worked: W
 async def test_each_step_has_the_tokens_that_its_client_was_answered_with(worked: Worked) -> None:
     """The ledger's entry in the answer says them."""
     tokens = [f"{step.meta['maitred/tokens']['answer']:,}" for step in worked.steps]
-    shown = [re.findall(r'<td class="number">([\d,]*)</td>', row)[-1] for row in rows(worked.page)]
+    shown = [
+        re.findall(r'<td class="number"(?: data-head="Tokens")?>([\d,]*)</td>', row)[-1]
+        for row in rows(worked.page)
+    ]
     assert shown[: len(tokens)] == tokens
     assert shown[len(tokens)] == ""
 
@@ -156,8 +160,9 @@ async def test_the_names_of_shown_tools_are_in_the_order_of_the_answer(worked: W
     names = re.findall(r"^(shop__\w+)", worked.steps[0].text, re.MULTILINE)
     assert names
     assert f"showed {' , '.join(names)}" in search
-    assert "look at the goods" in search
-    assert "nothing_found" in nothing
+    assert "asked “look at the goods”" in search
+    assert "asked shop__look" in info
+    assert "nothing found" in nothing
     assert "showed shop__look" in info
     assert {"shop__look", "shop__fail"} <= set(re.findall(r"shop__\w+", browse))
 
@@ -199,7 +204,8 @@ async def test_sessions_are_chosen_by_their_project(worked: Worked, asked: str) 
 async def test_searches_without_a_result_are_found(worked: Worked) -> None:
     read = words_of(await load(worked.house, "/ui/activity", outcome="nothing_found"))
     assert "1 act," in read
-    assert "nothing_found search search_tools" in read
+    assert "nothing found search search_tools" in read
+    assert re.search(r"asked “[^”]+” nothing relevant", read)
 
 
 async def test_a_client_of_the_stateless_era_is_recorded_as_well(tmp_path: Path) -> None:
@@ -284,8 +290,9 @@ async def test_a_held_call_that_was_approved_did_not_fail_and_the_wait_is_not_it
         clients = words_of(await load(house, "/ui/clients"))
     assert "failed" not in re.sub(r"<select.*?</select>", "", words_of(page))
     assert "for a person" in words_of(page)
-    own_s = round((call["ms"] - call["waited_ms"]) / 1_000, 1)
-    assert f"2 acts, {own_s} s" in activity
+    own = words_of(html.unescape(duration_text(call["ms"] - call["waited_ms"])))
+    for read in (words_of(page), activity):
+        assert f"2 acts, work time {own}, elapsed time " in html.unescape(read)
     assert re.search(r"buyer .* 2 0 These are", clients)
 
 

@@ -57,7 +57,7 @@ async def test_a_work_session_is_on_a_time_line(page: str) -> None:
     read = words_of(page)
     assert len(re.findall(r"call shop__look shop", read)) == 2
     assert len(re.findall(r"call shop__fail shop", read)) == 1
-    assert "tool_error" in read
+    assert "error of the tool call shop__fail" in read
     assert "begun" not in read
     lanes = re.findall(r'<rect class="(fine|failed)" x="([\d.]+)" y="1" width="([\d.]+)"', page)
     assert "failed" in {one for one, _, _ in lanes}
@@ -96,7 +96,7 @@ async def test_a_session_with_a_call_that_waits_for_a_person_can_be_replayed(tmp
         [line, *_] = (await made.gateway.audit_lines(LOCAL_USER)).lines
         answer = await (await made.person()).get(f"/ui/replay?of={line['seq']}")
         assert answer.status_code == 200
-        assert "call.hold buy shop" in words_of(answer.text)
+        assert "waits for a person hold a call for a person buy shop" in words_of(answer.text)
 
 
 async def test_a_session_of_more_than_a_day_is_replayed_whole(tmp_path: Path) -> None:

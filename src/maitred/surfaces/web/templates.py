@@ -13,6 +13,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from maitred.surfaces.web import charts
+from maitred.surfaces.web.audit_words import act_text, outcome_text, outcome_tone
+from maitred.surfaces.web.durations import duration_text
 from maitred.surfaces.web.events import server_fragment
 from maitred.surfaces.web.screen import BASE, url_of
 from maitred.surfaces.web.text import area_text, as_markup, as_words, field_text, safe_text
@@ -96,6 +98,10 @@ def environment() -> Environment:
         "shell": shell,
         "json": as_json,
         "time": short_time,
+        "duration": duration_text,
+        "act": act_text,
+        "outcome": outcome_text,
+        "tone": outcome_tone,
         "id_of": id,
         "fragment": server_fragment,
         "first_sentence": first_sentence,

@@ -13,13 +13,16 @@ from typing import Any, Final
 
 from maitred.audit.line_index import NOTHING_FOUND, SUCCESSES
 from maitred.audit.service import moment_ago
+from maitred.surfaces.web.activity.asked_texts import asked_text, keeps_question, reasons_of
+from maitred.surfaces.web.activity.held_traces import held_traces
+from maitred.surfaces.web.audit_words import outcome_text
 from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
 
 _PAGE: Final = 200
 _WITHOUT: Final = dict.fromkeys(
     (
         "chain_id", "server", "tool", "published", "outcome", "ms", "waited_ms", "tokens", "shown", "more",
-        "detail", "cached", "action", "via", "answer",
+        "detail", "cached", "action", "via", "answer", "held",
     ),
     "",
 )  # fmt: skip
@@ -29,14 +32,12 @@ PAUSE: Final = timedelta(minutes=30)
 _SPANS: Final = (("", "any time"), ("1h", "last hour"), ("24h", "last day"), ("7d", "last week"))
 _OUTCOMES: Final = (
     ("", "any outcome"),
-    ("ok", "ok"),
     ("failed", "failed"),
-    ("tool_error", "error of the tool"),
-    ("not_allowed", "not allowed"),
-    ("held", "waited for a person"),
-    (NOTHING_FOUND, "search without result"),
+    *((code, outcome_text(code)) for code in ("ok", "tool_error", "not_allowed", "held", NOTHING_FOUND)),
 )
-_FIELDS: Final = ("tool", "who", "client", "project", "chain", "outcome", "span")
+_FIELDS: Final = ("tool", "who", "client", "project", "chain", "held", "outcome", "span")
+_AROUND: Final = 100
+"""How many lines of the trail a page has at most that are newer than the one that a link leads to."""
 
 
 @dataclass(kw_only=True)
@@ -70,9 +71,15 @@ class WorkSession:
         return sum(line.get("outcome") not in SUCCESSES for line in self.lines)
 
     @property
-    def milliseconds(self) -> float:
+    def work_ms(self) -> float:
         """How long its acts took together, without the time in which a person decided."""
         return sum(own_ms(line) for line in self.lines if not is_within_chain(line))
+
+    @property
+    def elapsed_ms(self) -> float:
+        """How long it was from the beginning of its first act to the end of its last one."""
+        ends = [(_moment(line["at"]).timestamp() * 1e3, float(line.get("ms") or 0)) for line in self.lines]
+        return max(end for end, _ in ends) - min(end - ms for end, ms in ends)
 
     @property
     def tokens(self) -> int:
@@ -95,7 +102,7 @@ def work_sessions(lines: Iterable[Mapping[str, Any]]) -> Sequence[WorkSession]:
     found: list[WorkSession] = []
     open_ones: dict[tuple[str, str, str, str], WorkSession] = {}
     for line in lines:
-        who, client, surface, project = key = _key_of(line)
+        who, client, surface, project = key = key_of(line)
         session = open_ones.get(key)
         if session is None or _moment(session.first) - _moment(line["at"]) > PAUSE:
             session = open_ones[key] = WorkSession(who=who, client=client, surface=surface, project=project)
@@ -105,7 +112,12 @@ def work_sessions(lines: Iterable[Mapping[str, Any]]) -> Sequence[WorkSession]:
     return found
 
 
-def _key_of(line: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def activity_at(seq: int) -> str:
+    """The address of a line of the trail on the page of activity, with what was about that time."""
+    return f"{url_of('activity', before=seq + _AROUND)}#act-{seq}"
+
+
+def key_of(line: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """What all lines of a work session have in common."""
     who, client, surface, project = (
         str(line.get(name, "")) for name in ("who", "client", "surface", "project")
@@ -128,20 +140,27 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         client=fields["client"],
         project=fields["project"],
         chain=fields["chain"],
+        held=fields["held"],
         tool=fields["tool"],
         outcome=fields["outcome"],
         before=query.number("before"),
         limit=_PAGE,
     )
+    on_page = {line["seq"] for line in found.lines}
     return {
         **fields,
         "sessions": work_sessions(found.lines),
-        "fine": SUCCESSES,
+        "traces": await held_traces(visit, found.lines),
+        "reasons": await reasons_of(visit, found.lines),
+        "lacks_questions": not all(keeps_question(line) for line in found.lines),
         "own_ms": own_ms,
+        "asked": asked_text,
+        "there": lambda seq: f"#act-{seq}" if seq in on_page else activity_at(seq),
         "spans": _SPANS,
         "outcomes": _OUTCOMES,
         "is_filtered": any(fields.values()),
         "is_on": visit.gateway.settings.audit.enabled,
+        "answers": visit.gateway.settings.audit.answers,
         "newer": url_of("activity", **fields) if query.number("before") else "",
         "older": url_of("activity", **fields, before=found.before) if found.before else "",
     }

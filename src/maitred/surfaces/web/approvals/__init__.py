@@ -24,6 +24,8 @@ from maitred.wording import count_of
 _EVENTS: Final = {
     "registered": "registered",
     "auto_approved": "approved by policy",
+    "part_approved": "approved in part",
+    "rejected": "refused",
     "definition_changed": "definition changed",
     "manifest_changed": "manifest changed",
     "image_changed": "image changed",

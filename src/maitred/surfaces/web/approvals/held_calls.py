@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from maitred.gateway import exact_text
-from maitred.model.held_calls import CallDecision, HeldCall
+from maitred.model.held_calls import CallDecision, HeldCall, HeldState
 from maitred.surfaces.web.screen import Form, Visit, url_of
 from maitred.surfaces.web.text import as_markup
 
@@ -29,6 +29,15 @@ _WORDS: Final[Mapping[CallDecision, str]] = {
 }
 
 
+_STATES: Final[Mapping[HeldState, str]] = {
+    "waiting": "waits for a person",
+    "approved": "approved, and not made yet",
+    "used": "approved, and made",
+    "refused": "refused",
+    "expired": "no person decided in time",
+}
+
+
 async def held_calls_of(visit: Visit) -> Sequence[HeldCall]:
     """The calls that wait and that the viewer may decide on."""
     gateway, viewer = visit.gateway, visit.viewer
@@ -42,6 +51,9 @@ async def view_call(visit: Visit) -> Mapping[str, Any]:
     return {
         "page_title": f"{held.name} · Approvals",
         "held": held,
+        "state_text": _STATES[held.state],
+        "decision_text": _WORDS[held.decision] if held.decision else "",
+        "may_audit": visit.gateway.is_allowed(visit.viewer, "audit"),
         "arguments": as_markup(arguments, _MOST_SHOWN) if arguments else "",
         "is_whole": len(arguments) <= _MOST_SHOWN,
         "choices": [(one, CHOICES[one]) for one in held.choices],

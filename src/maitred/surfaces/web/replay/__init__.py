@@ -9,7 +9,7 @@ To add a column, change `pieces.html`, which the page and the file share.
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from anyio import to_thread
@@ -18,16 +18,14 @@ from markupsafe import Markup
 from maitred.audit.answers import KeptText
 from maitred.audit.line_index import SUCCESSES
 from maitred.audit.masking import mask_text, mask_value
-from maitred.audit.service import moment_of
-from maitred.errors import PathNotFoundError
-from maitred.surfaces.web.activity import PAUSE, WorkSession, is_within_chain, own_ms, work_sessions
+from maitred.surfaces.web.activity import WorkSession, activity_at, own_ms, work_sessions
+from maitred.surfaces.web.activity.asked_texts import asked_text, reasons_of
+from maitred.surfaces.web.activity.held_traces import held_traces
+from maitred.surfaces.web.replay.whole_session import MOST_LINES, session_of
 from maitred.surfaces.web.screen import ScreenPage, Visit, WebScreen, url_of
 from maitred.surfaces.web.templates import render
 
-_PAGE: Final = 500
 _LISTED: Final = 40
-_MOST_OFTEN: Final = timedelta(days=1)
-"""How long a work session is at most, but for a few."""
 _NARROWEST: Final = 0.4
 """The least width of a bar, in percent of the session."""
 _MOST_TEXT: Final = 400_000
@@ -39,7 +37,8 @@ Texts = Mapping[str, KeptText]
 class TimedAct:
     """One act: `after_ms` counts from the beginning of the session; `left` and `width` are percents of it.
 
-    `text` is what the agent read; `None` if that is not kept.
+    `text` is what the agent read; `None` if that is not kept. `reason` says why it failed, as far as the
+    text does.
     """
 
     line: Mapping[str, Any]
@@ -48,6 +47,7 @@ class TimedAct:
     left: float = 0.0
     width: float = 100.0
     text: KeptText | None = None
+    reason: str = ""
 
     @property
     def is_fine(self) -> bool:
@@ -80,12 +80,14 @@ class TimedAct:
         return self.line.get("arguments", self.line.get("arguments_hash"))
 
 
-def acts_of(session: WorkSession, texts: Texts | None = None) -> Sequence[TimedAct]:
+def acts_of(
+    session: WorkSession, texts: Texts | None = None, reasons: Mapping[str, str] | None = None
+) -> Sequence[TimedAct]:
     """The acts of a session, the oldest first; the beginning and the end of a change are one act.
 
-    `texts` are the texts of answers by the field `answer` of their lines.
+    `texts` are the texts of answers by the field `answer` of their lines, `reasons` those of failures.
     """
-    known = texts or {}
+    known, why = texts or {}, reasons or {}
     lines = list(reversed(session.lines))
     ended = {line.get("begun") for line in lines if line.get("begun")}
     whole = [line for line in lines if not (line.get("outcome") == "begun" and line.get("seq") in ended)]
@@ -100,6 +102,7 @@ def acts_of(session: WorkSession, texts: Texts | None = None) -> Sequence[TimedA
             left=100 * (start - first) / length,
             width=max(100 * ms / length, _NARROWEST),
             text=known.get(str(line.get("answer", ""))),
+            reason=why.get(str(line.get("answer", "")), ""),
         )
         for line, (start, ms) in zip(whole, spans, strict=True)
     ]
@@ -111,11 +114,7 @@ def _ms(line: Mapping[str, Any]) -> float:
 
 
 def _end_ms(line: Mapping[str, Any]) -> float:
-    return _moment(line).timestamp() * 1e3
-
-
-def _moment(line: Mapping[str, Any]) -> datetime:
-    return datetime.fromisoformat(str(line["at"]))
+    return datetime.fromisoformat(str(line["at"])).timestamp() * 1e3
 
 
 async def view(visit: Visit) -> Mapping[str, Any]:
@@ -124,7 +123,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     values: dict[str, Any] = {"work": None, "is_on": visit.gateway.settings.audit.enabled}
     if not number:
         before = visit.query.number("before")
-        found = await visit.gateway.audit_lines(visit.viewer, before=before, limit=_PAGE)
+        found = await visit.gateway.audit_lines(visit.viewer, before=before, limit=MOST_LINES)
         sessions = work_sessions(found.lines)
         shown = sessions[:_LISTED]
         rest = sessions[_LISTED].lines[0]["seq"] + 1 if len(sessions) > _LISTED else found.before
@@ -133,17 +132,25 @@ async def view(visit: Visit) -> Mapping[str, Any]:
             "newer": url_of("replay") if before else "",
             "older": url_of("replay", before=rest) if rest else "",
         }
-    session = await _session(visit, number)
+    part = await session_of(visit, number)
+    session = part.work
     texts, left_out = await _texts(visit, session)
-    acts = acts_of(session, texts)
+    reasons = await reasons_of(visit, session.lines)
+    acts = acts_of(session, texts, reasons)
+    on_page = {act.line["seq"] for act in acts}
     audit = visit.gateway.settings.audit
     return values | {
         "page_title": f"{session.who} · Replay",
         "work": session,
         "acts": acts,
         "failed": sum(not act.is_fine for act in acts),
-        "length_ms": max(act.after_ms + act.ms for act in acts),
-        "file": await to_thread.run_sync(_file, session, texts),
+        "file": await to_thread.run_sync(_file, session, texts, reasons),
+        "traces": await held_traces(visit, session.lines),
+        "asked": asked_text,
+        "activity": activity_at,
+        "there": lambda seq: f"#act-{seq}" if seq in on_page else f"{url_of('replay', of=seq)}#act-{seq}",
+        "earlier": url_of("replay", of=part.earlier) if part.earlier else "",
+        "later": url_of("replay", of=part.later) if part.later else "",
         "keeps": audit.arguments,
         "answers": audit.answers,
         "days": audit.answers_days,
@@ -159,27 +166,7 @@ def _listed(session: WorkSession) -> Mapping[str, Any]:
         "acts": len(acts),
         "failed": sum(not act.is_fine for act in acts),
         "chains": len({act.chain for act in acts if act.chain}),
-        "ms": sum(act.took_ms for act in acts if not is_within_chain(act.line)),
     }
-
-
-async def _session(visit: Visit, number: int) -> WorkSession:
-    """The work session that ends with a line of the trail.
-
-    Raises:
-        PathNotFoundError: There is no such line.
-    """
-    gateway, viewer = visit.gateway, visit.viewer
-    newest = (await gateway.audit_lines(viewer, before=number + 1, limit=1)).lines
-    if not newest or newest[0]["seq"] != number:
-        raise PathNotFoundError(f"replay?of={number}")
-    who, since = str(newest[0].get("who", "")), _moment(newest[0]) - _MOST_OFTEN
-    for at in (moment_of(since), ""):  # few sessions are longer, and to look at all lines takes a while
-        found = await gateway.audit_lines(viewer, since=at, who=who, before=number + 1, limit=_PAGE)
-        session = next(one for one in work_sessions(found.lines) if one.lines[0]["seq"] == number)
-        if _moment(session.lines[-1]) > since + PAUSE:
-            break
-    return session
 
 
 async def _texts(visit: Visit, session: WorkSession) -> tuple[Texts, int]:
@@ -198,7 +185,7 @@ async def _texts(visit: Visit, session: WorkSession) -> tuple[Texts, int]:
     return shown, len(found) - len(shown)
 
 
-def _file(session: WorkSession, texts: Texts) -> Markup:
+def _file(session: WorkSession, texts: Texts, reasons: Mapping[str, str]) -> Markup:
     """The session as an address that holds a whole HTML file, masked."""
     masked = replace(
         session,
@@ -209,7 +196,8 @@ def _file(session: WorkSession, texts: Texts) -> Markup:
         lines=[mask_value(dict(line)) for line in session.lines],
     )
     masked_texts = {digest: replace(one, text=mask_text(one.text)) for digest, one in texts.items()}
-    page = render("replay/file.html", work=masked, acts=acts_of(masked, masked_texts))
+    acts = acts_of(masked, masked_texts, reasons)
+    page = render("replay/file.html", work=masked, acts=acts, asked=asked_text)
     body = base64.b64encode(page.encode("utf-8", "replace")).decode()
     return Markup(f"data:text/html;base64,{body}")  # noqa: S704  # base64 needs no escape, and no bound
 
