@@ -23,7 +23,8 @@ NOW = "2026-11-27T10:00:00+00:00"
 BOUND = CallBinding(principal="ann", server="git", tool="commit", definition="d", arguments="a", policy="p")
 HELD: Mapping[str, Callable[[sa.Connection], Any]] = {
     "those that wait": lambda c: held.waiting(c, NOW),
-    "how many of a principal wait": lambda c: held.waiting_of(c, "ann", NOW, ["h1"]),
+    "how many of a principal wait": lambda c: held.waiting_of(c, "ann", NOW),
+    "a caller that joins one": lambda c: held.join(c, "h1", NOW, {"client": "editor"}),
     "an approval for a session": lambda c: held.use_for_session(c, BOUND, "s1", NOW),
     "an approval of an equal call": lambda c: held.use_equal(c, BOUND.digest, NOW),
     "its own approval": lambda c: held.use(c, "h1", NOW),

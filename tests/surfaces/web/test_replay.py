@@ -96,7 +96,7 @@ async def test_a_session_with_a_call_that_waits_for_a_person_can_be_replayed(tmp
         [line, *_] = (await made.gateway.audit_lines(LOCAL_USER)).lines
         answer = await (await made.person()).get(f"/ui/replay?of={line['seq']}")
         assert answer.status_code == 200
-        assert "waits for a person hold a call for a person buy shop" in words_of(answer.text)
+        assert "held for a person hold a call for a person buy shop" in words_of(answer.text)
 
 
 async def test_a_session_of_more_than_a_day_is_replayed_whole(tmp_path: Path) -> None:

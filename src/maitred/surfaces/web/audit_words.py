@@ -61,7 +61,7 @@ ACTS: Final[Mapping[str, str]] = {
 _OUTCOMES: Final[Mapping[str, tuple[str, Tone]]] = {
     "ok": ("ok", "good"),
     "begun": ("begun, no end yet", "quiet"),
-    "held": ("waits for a person", "warn"),
+    "held": ("held for a person", "warn"),
     "input_required": ("server asks back", "quiet"),
     "nothing_found": ("nothing found", "quiet"),
     "registered": ("registered", "good"),

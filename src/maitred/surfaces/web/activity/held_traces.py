@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from maitred.surfaces.web.audit_words import Tone
 from maitred.surfaces.web.screen import Visit
 
 Line = Mapping[str, Any]
@@ -32,6 +33,10 @@ class HeldTrace:
     def other(self, line: Line) -> Line | None:
         """The line at the other end of one of them: of a decision the call, else the decision."""
         return self.call if line.get("action") in DECISIONS else self.decision
+
+    def tone(self, tone: Tone) -> Tone:
+        """The tone of one of them: what was decided does not wait any more."""
+        return "quiet" if tone == "warn" and self.decision else tone
 
     @property
     def words(self) -> str:
