@@ -111,6 +111,17 @@ async def test_a_server_that_changed_after_it_was_read_is_not_approved(house: Ho
     assert await waits(house)
 
 
+async def test_one_part_is_one_part(house: House) -> None:
+    """Singular and plural, in what a page says of parts that were not read."""
+    await house.change("shop", tool("look", ORDER), tool("pay"), tool("old"))
+    client = await house.person()
+    answer = await send(client, "/ui/approvals/shop/approve", digest=await digest(house))
+    assert "Nothing was approved: 1 of 1 part was not on screen yet." in answer.text
+    await house.change("shop", tool("look", ORDER), tool("pay", "Pays at once."), tool("old"))
+    answer = await send(client, "/ui/approvals/shop/approve", digest=await digest(house))
+    assert "Nothing was approved: 2 of 2 parts were not on screen yet." in answer.text
+
+
 async def test_refusing_needs_no_reading(house: House) -> None:
     client = await house.person()
     answer = await send(client, "/ui/approvals/shop/reject", digest=await digest(house), why="no")

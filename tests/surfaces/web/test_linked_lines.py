@@ -100,7 +100,7 @@ async def test_a_call_leads_to_the_decision_and_the_decision_to_its_call(
     page = page if back.startswith("#") else await load(decided.house, back)
     assert row_of(page, call["seq"])
     hold = decided.line("call.hold", held=decision["held"])
-    assert f">{words} " in row_of(page, hold["seq"])
+    assert seq_in(link_of(row_of(page, hold["seq"]), words)) == decision["seq"]
 
 
 async def test_each_act_leads_to_its_replay_and_back(decided: Decided) -> None:
