@@ -163,7 +163,7 @@ async def test_find_the_server_that_is_in_trouble_and_restart_it(
     assert "JSONDecodeError" in await either.text("pre.wrote")
     house.script(name, tool("print"))
     await either.follow("form[action$='/refresh'] button")
-    assert f"{name} was listed: 1 tool, none changed" in await either.text(".notice")
+    assert f"{name} was listed: 1 tool, 1 changed" in await either.text(".notice")
     before = house.gateway.watched_server(name, LOCAL_USER).health.pid
     await either.follow("form[action$='/restart'] button")
     assert "it starts again with its next call" in await either.text(".notice")
