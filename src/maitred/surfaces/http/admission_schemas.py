@@ -113,7 +113,8 @@ class BriefCase(BaseModel):
         description="Of a server of the transport `pages`: the tools that wait, by the origin of their pages."
     )
     refused: RefusalOfCase | None = Field(
-        description="Who refused it, or what changed of it, so that it is not in use; null if no person did."
+        default=None,
+        description="Who refused it, or what changed of it, so that it is not in use; null if no person did.",
     )
 
 
