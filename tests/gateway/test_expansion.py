@@ -19,7 +19,7 @@ from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.errors import CursorError
 from maitred.gateway import Gateway
-from maitred.meta_tools.menu import META_TOOLS, calling
+from maitred.meta_tools.menu import META_TOOLS, with_categories
 from maitred.model.access import LOCAL, Viewer, ViewerEra
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import ServerSpec
@@ -112,7 +112,7 @@ async def names(gateway: Gateway, viewer: Viewer) -> list[str]:
 async def cost(gateway: Gateway, viewer: Viewer) -> int:
     """The o200k tokens of a list: of tools by the catalog, of our own definitions as a model reads them."""
     mode, tools, _ = await gateway.listing(viewer)
-    own = [*calling(), *gateway.category_definitions(viewer)] if mode == "categories" else []
+    own = with_categories(gateway, viewer) if mode == "categories" else []
     texts = [json.dumps({k: v for k, v in one.items() if k != "_meta"}, separators=(",", ":")) for one in own]
     return sum(tool.cost_tokens for tool in tools) + sum(count_tokens(texts))
 
@@ -164,7 +164,7 @@ async def test_a_category_is_one_entry_that_says_how_many_tools_it_holds(tmp_pat
         assert gateway.category_definitions(OLD) == [
             {
                 "name": "page__admin_tools",
-                "description": "All about admin. 2 tools; call to see them.",
+                "description": "List 2 tools: All about admin.",
                 "inputSchema": {"type": "object", "properties": {}},
                 "annotations": {"readOnlyHint": True, "openWorldHint": False},
                 "_meta": {"isCategory": True, "toolCount": 2},
@@ -229,16 +229,96 @@ async def test_an_open_category_stands_in_the_list_of_the_connection_that_opened
         assert others == [closed, closed]
         assert await names(gateway, OLD) == closed
         assert text_of(answer).splitlines() == [
-            "2 tools in page__admin_tools; call them by name:",
-            "page__create_user(user_id: str) - Create user of the team.",
-            "page__delete_user(user_id: str) - Delete user of the team.",
-            'They are in your list of tools now; {"collapse": true} takes them out again.',
+            "Now in your list of tools: create_user, delete_user.",
+            'If they are not, call again. {"collapse": true} takes them out.',
         ]
         assert [tool["name"] for tool in answer["tools"]] == ["page__create_user", "page__delete_user"]
         assert answer["tools"][0]["inputSchema"] == SCHEMA
         assert text_of(told) == (
             "page__admin_tools is collapsed; its 2 tools can be called by name all the same."
         )
+
+
+async def test_a_client_that_asks_again_gets_the_signatures(tmp_path: Path) -> None:
+    """By name where it has read its list, else with call_tool; collapsing begins anew. Source: maitred."""
+    signatures = [
+        "page__create_user(user_id: str) - Create user of the team.",
+        "page__delete_user(user_id: str) - Delete user of the team.",
+    ]
+    async with opened(tmp_path, team({"admin": ["create_user", "delete_user"]})) as gateway:
+        first = await call(gateway, "page__admin_tools", OLD)
+        await names(gateway, OLD)
+        again = await call(gateway, "page__admin_tools", OLD)
+        await call(gateway, "page__admin_tools", OLD, collapse=True)
+        anew = await call(gateway, "page__admin_tools", OLD)
+        unread = await call(gateway, "page__admin_tools", OLD)
+
+    assert text_of(first) == text_of(anew)
+    assert text_of(again).splitlines() == ["2 tools in page__admin_tools; call them by name:", *signatures]
+    assert text_of(unread).splitlines()[0] == "2 tools in page__admin_tools; call them with call_tool:"
+    assert text_of(unread).splitlines()[1:] == signatures
+
+
+async def test_a_client_that_never_reads_its_list_again_gets_signatures_at_once(tmp_path: Path) -> None:
+    """From its second question on; when it reads the list after all, names suffice again. Source: maitred."""
+    groups = {area: [f"{verb}_{area}" for verb in ("add", "find")] for area in ("admin", "role", "team")}
+    async with opened(tmp_path, team(groups)) as gateway:
+        await names(gateway, OLD)
+        asked = ["admin", "role", "role", "team"]
+        answers = [text_of(await call(gateway, f"page__{area}_tools", OLD)) for area in asked]
+        await names(gateway, OLD)
+        await call(gateway, "page__team_tools", OLD, collapse=True)
+        answers.append(text_of(await call(gateway, "page__team_tools", OLD)))
+        other = text_of(await call(gateway, "page__admin_tools", OTHER))
+
+    has_signatures = ["(user_id: str)" in answer for answer in answers]
+    assert has_signatures == [False, False, True, True, False]
+    assert "call them with call_tool" in answers[3]
+    assert "(user_id: str)" not in other
+
+
+async def test_tools_of_several_servers_are_named_with_their_server_once(tmp_path: Path) -> None:
+    """Names without a server could be of either. Source: maitred."""
+    tools = {"page": ["find_user", "drop_user"], "desk": ["find_user", "add_user"]}
+    chosen = {
+        ToolKey(server=server, name=name): ToolChoice(category="security")
+        for server, own in tools.items()
+        for name in own
+    }
+    settings = Settings(
+        source=tmp_path / "maitred.yaml",
+        servers={name: ServerSpec(name=name, transport="memory") for name in tools},
+        disclosure=Disclosure(mode="categories", break_even_tokens=0),
+        catalog=Catalog(path=str(tmp_path / "c.db")),
+        tools=chosen,
+    )
+    servers = {name: team({}, *own).server() for name, own in tools.items()}
+    async with open_gateway(settings, in_process=servers) as gateway:
+        assert await gateway.settled(SOON_S)
+        answer = text_of(await call(gateway, "security_tools", OLD))
+
+    listed = "desk: add_user, find_user, page: drop_user, find_user"
+    assert answer.splitlines()[0] == f"Now in your list of tools: {listed}."
+
+
+async def test_a_list_of_categories_has_the_meta_tools_that_its_hidden_tools_need(tmp_path: Path) -> None:
+    """Search from more than a page on; what calls them, while any are hidden. Source: docs/categories.md."""
+    few = team({"admin": ["create_user", "delete_user"]})
+    many = team({f"area{n}": [f"tool_{n}_{m}" for m in range(17)] for n in range(3)})
+    async with opened(tmp_path, few) as gateway:
+        closed = [definition["name"] for definition in with_categories(gateway, OLD)]
+        await call(gateway, "page__admin_tools", OLD)
+        all_open = [definition["name"] for definition in with_categories(gateway, OLD)]
+    other = tmp_path / "many"
+    other.mkdir()
+    async with opened(other, many) as gateway:
+        [search, *others] = with_categories(gateway, NEW)
+
+    assert closed == ["call_tool", "page__admin_tools"]
+    assert all_open == ["page__admin_tools"]
+    assert search["name"] == "search_tools"
+    assert list(search["inputSchema"]["properties"]) == ["phrases"]
+    assert others[0]["name"] == "call_tool"
 
 
 async def test_a_connection_that_has_ended_leaves_nothing_open(tmp_path: Path) -> None:

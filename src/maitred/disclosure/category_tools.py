@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from maitred.backends.listing import clean
-from maitred.catalog.names import MAX_NAME, publish
+from maitred.catalog.names import MAX_NAME, prefix, publish
 from maitred.disclosure import views
 from maitred.model.categories import Category
 from maitred.model.tools import Tool, ToolKey, content_hash
@@ -44,14 +44,27 @@ class CategoryTool:
     @property
     def definition(self) -> dict[str, Any]:
         """The definition for `tools/list`."""
-        about = f"{self.about.rstrip('.')}. " if self.about else ""
+        about = f": {self.about.rstrip('.')}" if self.about else ""
         return {
             "name": self.name,
-            "description": f"{about}{count_of(len(self.tools), 'tool')}; call to see them.",
+            "description": f"List {count_of(len(self.tools), 'tool')}{about}.",
             "inputSchema": {"type": "object", "properties": {}},
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
             "_meta": {"isCategory": True, "toolCount": len(self.tools)},
         }
+
+
+def name_briefly(tools: Sequence[Tool]) -> Sequence[str]:
+    """Name tools without the prefix of their server; if there are several servers, each stands once."""
+    by_server: dict[str, list[str]] = {}
+    for tool in tools:
+        by_server.setdefault(tool.server, []).append(tool.name.removeprefix(prefix(tool.server)))
+    if len(by_server) == 1:
+        return next(iter(by_server.values()))
+    names: list[str] = []
+    for server, own in by_server.items():
+        names += [f"{views.plain_name(server)}: {own[0]}", *own[1:]]
+    return names
 
 
 def declared_category(tool: Tool) -> tuple[str, str] | None:

@@ -1,12 +1,14 @@
 """Category tools: a short list of categories, of which a client opens those that it needs.
 
-A call of a category tool answers with the tools of the category. In the handshake era they are also in the
-list of the calling connection, until it collapses the category or ends. In the stateless era no call may
-change a list. In both eras a client can call every tool by its name, through `call_tool` if it is not listed.
+In the handshake era a call of a category tool puts the tools of the category into the list of the calling
+connection, until it collapses the category or ends. So that no client pays twice for them, the answer has
+their names alone. A client that calls again gets their signatures: its list may not have them. In the
+stateless era no call may change a list, and every answer has the signatures. In both eras a client can call
+every tool by its name, through `call_tool` if it is not listed.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cachetools import LRUCache
@@ -14,7 +16,7 @@ from cachetools import LRUCache
 from maitred.backends.listing import TOOLS_KEY
 from maitred.disclosure import pages
 from maitred.disclosure.budget import pack
-from maitred.disclosure.category_tools import CategoryTool, group_by_category
+from maitred.disclosure.category_tools import CategoryTool, group_by_category, name_briefly
 from maitred.disclosure.introduction import ListContent
 from maitred.errors import CursorError
 from maitred.gateway.menu import Menu
@@ -29,9 +31,44 @@ from maitred.wording import count_of
 _DEFINITIONS_TOKENS: Final = 20_000
 _FRAME_TOKENS: Final = 150
 _MOST_SCOPES: Final = 10_000
+_NAMES_TOKENS: Final = 400
 
 Opened = frozenset[ToolKey] | None
 """The open tools of a category in a connection; `None` is all of them, later ones included."""
+
+
+@dataclass(kw_only=True)
+class _Connection:
+    """What a connection of the handshake era has opened, and whether its client reads the changed list.
+
+    Attributes:
+        opened: The open tools by the name of their category tool.
+        named: The pages of categories, as `(category, cursor)`, that were answered by names alone.
+        unread: Those of them after which the client has not read its list.
+        ignores_changes: Whether it asked for a page again that it had not read in its list.
+    """
+
+    opened: dict[str, Opened] = field(default_factory=dict)
+    named: set[tuple[str, str]] = field(default_factory=set)
+    unread: set[tuple[str, str]] = field(default_factory=set)
+    ignores_changes: bool = False
+
+    def names_suffice(self, group: str, cursor: str) -> bool:
+        """Whether names answer a call for a page that is in the list now; it counts as named from now on."""
+        page = (group, cursor)
+        if page in self.unread:
+            self.ignores_changes = True
+        if self.ignores_changes or page in self.named:
+            return False
+        self.named.add(page)
+        self.unread.add(page)
+        return True
+
+    def collapse(self, group: str) -> bool:
+        """Close a category; false if it was not open."""
+        self.named = {page for page in self.named if page[0] != group}
+        self.unread &= self.named
+        return self.opened.pop(group, ()) != ()
 
 
 class MenuLists:
@@ -56,7 +93,7 @@ class MenuLists:
         self._ledger = ledger
         self._changed = changed
         self._reserved = reserved
-        self._open: LRUCache[tuple[str, str], dict[str, Opened]] = LRUCache(_MOST_SCOPES)
+        self._connections: LRUCache[tuple[str, str], _Connection] = LRUCache(_MOST_SCOPES)
 
     # --- lists --------------------------------------------------------------------------------------------
 
@@ -90,8 +127,16 @@ class MenuLists:
 
     def state(self, viewer: Viewer) -> Hashable:
         """All state by which the list of a viewer differs from the lists of others."""
-        opened = self._open.get(viewer.scope, {})
-        return self._visibility.unlisted(viewer), frozenset(opened.items())
+        return self._visibility.unlisted(viewer), frozenset(self._opened(viewer).items())
+
+    def hidden(self, viewer: Viewer) -> Sequence[Tool]:
+        """The tools behind category tools that a viewer's list does not show."""
+
+        def find() -> Sequence[Tool]:
+            shown = {tool.key for tool in self._with_opened(viewer)}
+            return [tool for tool in self._listable(viewer) if tool.key not in shown]
+
+        return self._menu.kept(("hidden", self.state(viewer)), find)
 
     def _listable(self, viewer: Viewer) -> Sequence[Tool]:
         """All tools that a list of this viewer may have."""
@@ -117,7 +162,7 @@ class MenuLists:
         )
 
     def _with_opened(self, viewer: Viewer) -> Sequence[Tool]:
-        opened = self._open.get(viewer.scope, {})
+        opened = self._opened(viewer)
         shown: set[ToolKey] = set()
         for group in self._groups(viewer).values():
             keys = opened.get(group.name, frozenset()) if group.is_category else None
@@ -126,9 +171,19 @@ class MenuLists:
 
     # --- open categories of a connection ------------------------------------------------------------------
 
+    def _opened(self, viewer: Viewer) -> Mapping[str, Opened]:
+        connection = self._connections.get(viewer.scope)
+        return connection.opened if connection else {}
+
     def forget(self, scope: tuple[str, str]) -> None:
         """A connection has ended."""
-        self._open.pop(scope, None)
+        self._connections.pop(scope, None)
+
+    def was_read(self, viewer: Viewer) -> None:
+        """A client reads its list from the start: it has the tools that it opened before."""
+        if connection := self._connections.get(viewer.scope):
+            connection.unread.clear()
+            connection.ignores_changes = False
 
     def disclose(self, viewer: Viewer, keys: Collection[ToolKey]) -> None:
         """Show some tools in the list of a viewer's connection until it collapses them."""
@@ -140,7 +195,7 @@ class MenuLists:
         """Add tools of a category to the open ones; returns whether this viewer can have open ones at all."""
         if viewer.era != "handshake" or not viewer.connection or self.mode() != "categories":
             return False
-        mine = self._open.setdefault(viewer.scope, {})
+        mine = self._connections.setdefault(viewer.scope, _Connection()).opened
         before = mine.get(group.name, frozenset())
         if before is not None:
             after = before | frozenset(keys)
@@ -151,10 +206,9 @@ class MenuLists:
 
     def _collapse(self, viewer: Viewer, group: CategoryTool) -> bool:
         """Take a category's tools out of the list again; false if they were not in it."""
-        mine = self._open.get(viewer.scope, {})
-        if group.name not in mine:
+        connection = self._connections.get(viewer.scope)
+        if connection is None or not connection.collapse(group.name):
             return False
-        del mine[group.name]
         self._changed()
         return True
 
@@ -177,12 +231,23 @@ class MenuLists:
             was = "is collapsed" if self._collapse(viewer, group) else "was not expanded for this client"
             text = f"{group.name} {was}; its {_count(group)} can be called by name all the same."
             return self._result(viewer, text, ())
-        page = self._page(group, call.arguments.get("cursor") or "", viewer)
+        cursor = call.arguments.get("cursor") or ""
+        page = self._page(group, cursor, viewer)
         snapshot = self._context.snapshot
         opened = self._put(viewer, group, [tool.key for tool in page.tools])
-        how = "by name" if opened or self.mode() == "all" else "with call_tool"
-        text = page.text(group, how, opened=opened and group.is_category)
+        text = self._text(viewer, group, page, cursor, opened=opened)
         return self._result(viewer, text, [snapshot.definition(tool) for tool in page.tools])
+
+    def _text(
+        self, viewer: Viewer, group: CategoryTool, page: "_CategoryPage", cursor: str, *, opened: bool
+    ) -> str:
+        """The names of the tools if the client has their definitions in its list, else their signatures."""
+        if not opened:
+            return page.signatures(group, "by name" if self.mode() == "all" else "with call_tool")
+        connection = self._connections[viewer.scope]
+        if group.is_category and connection.names_suffice(group.name, cursor):
+            return page.names(group)
+        return page.signatures(group, "with call_tool" if connection.ignores_changes else "by name")
 
     def is_category(self, name: str, viewer: Viewer) -> bool:
         """Whether a category tool has this name."""
@@ -241,15 +306,24 @@ class _CategoryPage:
     left: int
     end: int
 
-    def text(self, group: CategoryTool, how: str, *, opened: bool) -> str:
+    def signatures(self, group: CategoryTool, how: str) -> str:
         """The page as an agent reads it; `how` says how to call its tools."""
-        rows = [f"{_count(group)} in {group.name}; call them {how}:", *self.lines]
-        if self.left:
-            cursor = f"{self.end}:{self.tools[-1].name}"
-            rows.append(f"({self.left} more: {group.name} with cursor {cursor!r})")
-        if opened:
-            rows.append('They are in your list of tools now; {"collapse": true} takes them out again.')
+        return "\n".join(
+            [f"{_count(group)} in {group.name}; call them {how}:", *self.lines, *self._more(group)]
+        )
+
+    def names(self, group: CategoryTool) -> str:
+        """The page for an agent that has the definitions of its tools in its list."""
+        packed = pack(name_briefly(self.tools), _NAMES_TOKENS)
+        rest = [f"{packed.left} more"] if packed.left else []
+        rows = [f"Now in your list of tools: {', '.join([*packed.items, *rest])}.", *self._more(group)]
+        rows.append('If they are not, call again. {"collapse": true} takes them out.')
         return "\n".join(rows)
+
+    def _more(self, group: CategoryTool) -> Sequence[str]:
+        """How to go on, if the category has further pages."""
+        cursor = f"{self.end}:{self.tools[-1].name}"
+        return [f"({self.left} more: {group.name} with cursor {cursor!r})"] if self.left else []
 
 
 def _count(group: CategoryTool) -> str:

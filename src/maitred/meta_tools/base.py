@@ -1,7 +1,7 @@
 """What a meta-tool is: what clients see of it, which arguments it takes, and how it answers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from maitred.gateway import NOT_ASKED, Caller, Gateway
@@ -9,7 +9,7 @@ from maitred.meta_tools.arguments import check_keys
 from maitred.model.access import Viewer
 from maitred.model.annotations import annotate
 from maitred.model.details import DETAILS
-from maitred.model.tools import ToolCall
+from maitred.model.tools import Tool, ToolCall
 
 Result = dict[str, Any]
 """The result of a `tools/call` request."""
@@ -65,7 +65,8 @@ class MetaTool:
         any_keys: Whether its handler judges unknown keys; otherwise they are refused.
         reads_only: Whether it changes nothing, whatever its arguments are.
         open_world: Whether it reaches servers.
-        with_categories: Whether lists of categories have it too, to find and call hidden tools.
+        with_categories: Whether a list of categories that hides these tools has it, too; none without it.
+        main_properties: The arguments that such a list shows; all if empty.
         with_index: Whether its description ends with an index of the catalog.
         action: The word of the audit trail for a call of it; its name if there is none.
     """
@@ -80,7 +81,8 @@ class MetaTool:
     any_keys: bool = False
     reads_only: bool = False
     open_world: bool = False
-    with_categories: bool = False
+    with_categories: Callable[[Sequence[Tool]], bool] | None = None
+    main_properties: tuple[str, ...] = ()
     with_index: bool = False
     action: str = ""
 
@@ -98,6 +100,11 @@ class MetaTool:
             "annotations": {**hint, "openWorldHint": self.open_world},
             "_meta": {"anthropic/alwaysLoad": True},
         }
+
+    def definition_with_categories(self) -> dict[str, Any]:
+        """The definition for a list of categories, with the main arguments alone."""
+        shown = {name: self.properties[name] for name in self.main_properties or self.properties}
+        return replace(self, properties=shown).definition()
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Refuse arguments that it does not know, and two different values for one argument.

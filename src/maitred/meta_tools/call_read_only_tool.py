@@ -21,5 +21,5 @@ CALL_READ_ONLY_TOOL: Final = MetaTool(
     any_keys=True,
     reads_only=True,
     open_world=True,
-    with_categories=True,
+    with_categories=lambda hidden: any(tool.read_only for tool in hidden),
 )

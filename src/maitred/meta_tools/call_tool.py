@@ -71,5 +71,5 @@ CALL_TOOL: Final = MetaTool(
     required=("name",),
     any_keys=True,
     open_world=True,
-    with_categories=True,
+    with_categories=bool,
 )

@@ -19,6 +19,7 @@ from maitred.meta_tools.list_tools_meta import LIST_TOOLS_META
 from maitred.meta_tools.search_tools import SEARCH_TOOLS
 from maitred.meta_tools.tool_info import TOOL_INFO
 from maitred.model.access import Viewer
+from maitred.model.tools import Tool
 
 META_TOOLS: Final[dict[str, MetaTool]] = {
     tool.name: tool
@@ -39,9 +40,18 @@ def definitions(index: str = "") -> list[dict[str, Any]]:
     return [tool.definition(index) for tool in META_TOOLS.values()]
 
 
-def calling() -> list[dict[str, Any]]:
-    """The meta-tools that a list of categories needs, to find and call the tools that it does not show."""
-    return [tool.definition() for tool in META_TOOLS.values() if tool.with_categories]
+def with_categories(gateway: Gateway, viewer: Viewer) -> list[dict[str, Any]]:
+    """What a list of categories begins with: the meta-tools that it needs, and the category tools."""
+    return [*calling(gateway.hidden_tools(viewer)), *gateway.category_definitions(viewer)]
+
+
+def calling(hidden: Sequence[Tool]) -> list[dict[str, Any]]:
+    """The meta-tools that a list of categories needs, to find and call the tools that it hides."""
+    return [
+        tool.definition_with_categories()
+        for tool in META_TOOLS.values()
+        if tool.with_categories and tool.with_categories(hidden)
+    ]
 
 
 def safe_tools() -> list[str]:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from maitred.gateway import MAX_LIMIT, Gateway
+from maitred.gateway import MAX_LIMIT, PAGE_TOOLS, Gateway
 from maitred.meta_tools import arguments as read
 from maitred.meta_tools.base import (
     BOOLEAN,
@@ -53,6 +53,7 @@ SEARCH_TOOLS: Final = MetaTool(
     required=("phrases",),
     synonyms=(read.PHRASE_KEYS, read.TAG_KEYS),
     reads_only=True,
-    with_categories=True,
+    with_categories=lambda hidden: len(hidden) > PAGE_TOOLS,
+    main_properties=("phrases",),
     with_index=True,
 )

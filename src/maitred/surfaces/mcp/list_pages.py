@@ -98,7 +98,7 @@ def offered_definition(definition: dict[str, Any]) -> dict[str, Any]:
 
 def _definition(gateway: Gateway, tool: Tool, viewer: Viewer) -> dict[str, Any]:
     """The definition of a tool; for a client whose list cannot change, its description says what it needs."""
-    definition = gateway.snapshot.definition(tool)
+    definition = gateway.listed_definition(tool)
     needs = gateway.requirement(tool, viewer)
     if not needs:
         return definition
@@ -116,9 +116,9 @@ async def page_of_tools(
         definitions = menu.definitions(gateway.index(viewer))
         gateway.count_menu(definitions, viewer)
         return {"resultType": "complete", "tools": definitions}
-    own: list[Mapping[str, Any]] = []
+    own: Sequence[Mapping[str, Any]] = ()
     if mode == "categories":
-        own = [] if after else [*menu.calling(), *gateway.category_definitions(viewer)]
+        own = () if after else menu.with_categories(gateway, viewer)
         gateway.count_categories(own, tools, viewer)
     else:
         gateway.count_tools(tools, viewer)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, get_args
 
 from maitred.gateway import Gateway
+from maitred.meta_tools import menu
 from maitred.model.access import Viewer
 
 ListKind = Literal["tools", "resources", "prompts"]
@@ -68,7 +69,7 @@ class ListTracker:
         if kind == "tools" and gateway.mode() == "menu":
             entries = [gateway.index(viewer)]
         elif kind == "tools":
-            first = gateway.category_definitions(viewer) if gateway.mode() == "categories" else ()
+            first = menu.with_categories(gateway, viewer) if gateway.mode() == "categories" else ()
             entries = [
                 *first,
                 *(

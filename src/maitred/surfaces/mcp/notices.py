@@ -153,6 +153,12 @@ class Notices:
         self._connections[connection] = viewer
         self._tasks.connected(connection, viewer)
 
+    async def announce_lists(self, viewer: Viewer) -> None:
+        """Notify a client of the handshake era of its changed lists at once, before an answer names them."""
+        for connection, one in list(self._connections.items()):
+            if one.scope == viewer.scope:
+                await self._tell(connection, self._lists.changed(one), ())
+
     # --- what changed -------------------------------------------------------------------------------------
 
     def _on_lists(self) -> None:

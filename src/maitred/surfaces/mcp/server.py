@@ -275,10 +275,12 @@ class McpSurface:
         """The whole answer of a meta-tool, or of a tool that the client calls by its published name."""
         if name not in menu.META_TOOLS:
             result = await self._gateway.call(call, viewer=viewer, caller=caller)
-            if LEDGER_KEY not in result.get(
-                "_meta", {}
-            ):  # an answer of the gateway itself is counted already
+            if LEDGER_KEY not in result.get("_meta", {}):
                 self._gateway.count_result(result, viewer)
+            elif (
+                viewer.era == "handshake"
+            ):  # an answer of the gateway itself, such as that of a category tool
+                await self._notices.announce_lists(viewer)
             return result
         request = MetaToolRequest(arguments=call.arguments, viewer=viewer, call=call, caller=caller)
         return await menu.answer(self._gateway, name, request)
