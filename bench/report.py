@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.support.page_tokens import BREAK_EVEN_TOKENS
+from tests.support.token_table import DOCUMENT
 
 from bench.ablation import Ablation
 from bench.availability import AIM, Availability, Counted
@@ -22,6 +23,7 @@ from bench.pages import Pages
 from bench.quality import Found, Quality
 from bench.start import YARDSTICK, Starts
 from bench.tiers import CLIENTS, EVERY_S, Tiers
+from bench.token_table import TokenTable
 from bench.tokens import Tokens
 from bench.usage import Lift, UsageLift
 from bench.values import Failure, Skipped, Spread
@@ -379,16 +381,44 @@ def _part(total: int, alone: Errand | None) -> str:
     return f"{total / alone.total:.1%}" if alone and alone.total else ""
 
 
+def show_token_table(out: Output, table: TokenTable) -> None:
+    rows = [
+        (
+            row.scenario, row.era, str(row.tools), f"{row.raw:,}", f"{row.listed:,}", f"{row.answers:,}",
+            f"{row.total:,}", _percent(row.saved), _percent(row.whole_saved),
+            _percent(DOCUMENT[row.scenario]) if row.scenario in DOCUMENT else "-",
+        )
+        for row in table.rows
+    ]  # fmt: skip
+    heads = (
+        "tools", "era", "number", "raw", "listed", "answers", "total", "saved", "whole saved", "the document",
+    )  # fmt: skip
+    caption = (
+        "o200k tokens of names, descriptions and input schemas, as the document counts; whole saved: with all"
+        " other fields but `_meta`. raw: as the servers define the tools; answers: that open categories."
+        " Categories with `mode: categories` and `break_even_tokens: 0`, the other rows with the defaults"
+    )
+    out.table("the table of tokens", heads, rows, caption)
+    _show_skipped(out, table.skipped)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
 def show_page_tokens(out: Output, found: PageTokens) -> None:
     rows = [
-        (one.page, one.opened, str(one.tools), f"{one.tokens:,}", f"{one.saved:.0%}".replace("%", " %"))
+        (one.page, one.opened, str(one.tools), f"{one.tokens:,}", f"{one.answers:,}", _percent(one.saved))
         for one in found.listed
     ]
     caption = (
-        "o200k tokens of the page's definitions in `tools/list`; saved: of the same tools without categories;"
+        "o200k tokens of the page's definitions in `tools/list`, and of the answers that opened them; saved:"
+        " of the same tools without categories;"
         f" labels and few tools with `mode: categories` and `break_even_tokens: {BREAK_EVEN_TOKENS}`"
     )
-    out.table("the tools of a page", ("page", "categories", "listed", "tokens", "saved"), rows, caption)
+    out.table(
+        "the tools of a page", ("page", "categories", "listed", "tokens", "answers", "saved"), rows, caption
+    )
     show_failures(out, found.failures)
 
 
@@ -490,6 +520,7 @@ SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "availability": show_availability,
     "browsing": show_browsing,
     "page-tokens": show_page_tokens,
+    "token-table": show_token_table,
     "pages": show_pages,
     "web": show_web,
 }

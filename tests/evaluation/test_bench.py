@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench import calls, pages, web
+from bench import calls, pages, token_table, web
 from bench.__main__ import BENCHES
 from bench.calls import DIRECT, FLOOR
 from bench.output import Markdown, Page
 from bench.replicas import replicate_servers
-from bench.report import show_calls, show_pages, show_web
+from bench.report import show_calls, show_pages, show_token_table, show_web
 from bench.stage import Stage
 from bench.values import QUICK
 from tests.support import corpus
@@ -87,6 +87,23 @@ def test_a_table_of_web_pages_has_every_page_of_every_screen(
     assert 0 < report.static_bytes <= web.MOST_BYTES
 
 
+def test_the_table_of_tokens_has_the_words_of_the_document_beside_what_was_counted(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """97, 87 and 0 % stand in the rows for which the document says so. Source: design document 000."""
+    report = token_table.measure(stage, SIZE)
+
+    show_token_table(Markdown(), report)
+    rows = [
+        line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if "50 tools, " in line
+    ]
+    words = {(row[0], row[1]): (row[7], row[9]) for row in rows}
+    assert words["50 tools, none opened", "handshake"] == ("97 %", "97 %")
+    assert words["50 tools, 1 category of 5 opened", "handshake"] == ("87 %", "87 %")
+    assert words["50 tools, all opened", "stateless"][1] == "-"
+    assert all(row.total == row.listed + row.answers for row in report.rows)
+
+
 def test_a_run_replaces_the_part_of_its_bench_in_a_page_and_nothing_else(tmp_path: Path) -> None:
     """What follows and what precedes the table stays. Source: docs/benchmarks.md."""
     page = tmp_path / "page.md"
@@ -106,7 +123,8 @@ def test_the_page_of_benchmarks_has_a_part_for_each_bench_or_says_where_its_tabl
     """No bench prints a table that no page has."""
     page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
-    assert Page(page).without(list(BENCHES)) == ["quality", "ablation", "usage", "page-tokens"]
+    assert Page(page).without(list(BENCHES)) == ["token-table", "quality", "ablation", "usage", "page-tokens"]
+    assert Page(page.with_name("menu.md")).without(["token-table"]) == []
     assert "--only quality ablation usage" in page.read_text(encoding="utf-8")
 
 

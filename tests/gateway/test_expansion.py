@@ -229,8 +229,8 @@ async def test_an_open_category_stands_in_the_list_of_the_connection_that_opened
         assert others == [closed, closed]
         assert await names(gateway, OLD) == closed
         assert text_of(answer).splitlines() == [
-            "Now in your list of tools: create_user, delete_user.",
-            'If they are not, call again. {"collapse": true} takes them out.',
+            "Now in your list: create_user, delete_user.",
+            "Missing? Call again.",
         ]
         assert [tool["name"] for tool in answer["tools"]] == ["page__create_user", "page__delete_user"]
         assert answer["tools"][0]["inputSchema"] == SCHEMA
@@ -257,6 +257,16 @@ async def test_a_client_that_asks_again_gets_the_signatures(tmp_path: Path) -> N
     assert text_of(again).splitlines() == ["2 tools in page__admin_tools; call them by name:", *signatures]
     assert text_of(unread).splitlines()[0] == "2 tools in page__admin_tools; call them with call_tool:"
     assert text_of(unread).splitlines()[1:] == signatures
+
+
+async def test_where_several_categories_are_open_an_answer_says_how_to_collapse(tmp_path: Path) -> None:
+    """With one there is nothing to make room for. Source: docs/categories.md."""
+    groups = {area: [f"{verb}_{area}" for verb in ("add", "find")] for area in ("admin", "role")}
+    async with opened(tmp_path, team(groups)) as gateway:
+        one, two = [text_of(await call(gateway, f"page__{area}_tools", OLD)) for area in groups]
+
+    assert "collapse" not in one
+    assert two.splitlines()[1] == 'Missing? Call again. {"collapse": true} removes them.'
 
 
 async def test_a_client_that_never_reads_its_list_again_gets_signatures_at_once(tmp_path: Path) -> None:
@@ -298,7 +308,7 @@ async def test_tools_of_several_servers_are_named_with_their_server_once(tmp_pat
         answer = text_of(await call(gateway, "security_tools", OLD))
 
     listed = "desk: add_user, find_user, page: drop_user, find_user"
-    assert answer.splitlines()[0] == f"Now in your list of tools: {listed}."
+    assert answer.splitlines()[0] == f"Now in your list: {listed}."
 
 
 async def test_a_list_of_categories_has_the_meta_tools_that_its_hidden_tools_need(tmp_path: Path) -> None:

@@ -29,13 +29,10 @@ from tests.interaction.listening import Listener, listening
 from tests.interaction.requirements import requirement
 from tests.support.team_server import LEARNED, PAGES, USERS
 
-from maitred.meta_tools.menu import calling
-
 pytestmark = pytest.mark.anyio
 
 MODES: list[Mode] = ["legacy", "auto"]
-CALLING = [definition["name"] for definition in calling()]
-CLOSED = [*CALLING, "team__admin_tools", "team__content_tools", "team__learn"]
+CLOSED = ["call_tool", "team__admin_tools", "team__content_tools", "team__learn"]
 CATEGORIES: Json = {"mode": "categories", "break_even_tokens": 0, "first_list_wait_s": 60}
 
 
@@ -79,8 +76,8 @@ async def test_a_list_shows_categories_with_their_counts_and_what_calls_what_is_
     admin = tools["team__admin_tools"]
     assert list(tools) == CLOSED
     assert admin.meta == {"isCategory": True, "toolCount": 6}
-    assert admin.description == "User and permission management. 6 tools; call to see them."
-    assert tools["team__content_tools"].description == "Write and publish pages. 3 tools; call to see them."
+    assert admin.description == "List 6 tools: User and permission management."
+    assert tools["team__content_tools"].description == "List 3 tools: Write and publish pages."
     assert admin.input_schema == {"type": "object", "properties": {}}
     assert admin.annotations is not None
     assert admin.annotations.read_only_hint is True
@@ -101,6 +98,7 @@ async def test_opening_a_category_lists_its_tools_for_that_connection_until_it_i
         assert await names(mine.client) == await names(other.client) == CLOSED
         answer = await mine.client.call_tool("team__admin_tools", {})
         await told_of(mine, [*CLOSED[:-1], *opened], 0)
+        again = await mine.client.call_tool("team__admin_tools", {})
         direct = await mine.client.call_tool("team__find_user", {"name": "ada"})
         heard = len(mine.told)
         await mine.client.call_tool("team__admin_tools", {"collapse": True})
@@ -108,8 +106,9 @@ async def test_opening_a_category_lists_its_tools_for_that_connection_until_it_i
         assert await names(other.client) == CLOSED
         assert other.told == []
 
-    assert "team__find_user(name?: str) - Find a user." in text_of(answer)
-    assert '{"collapse": true}' in text_of(answer)
+    named = ", ".join(sorted(USERS))
+    assert text_of(answer) == f"Now in your list: {named}.\nMissing? Call again."
+    assert "team__find_user(name?: str) - Find a user." in text_of(again)
     assert text_of(direct) == 'find_user {"name": "ada"}'
 
 

@@ -31,6 +31,7 @@ from tests.interaction.requirements import requirement
 from tests.support import corpus
 from tests.support.real_servers import require
 
+from maitred.disclosure.compact import compact
 from maitred.meta_tools.menu import META_TOOLS
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +64,7 @@ def replayed(folder: Path, records: list[Json], *options: str) -> dict[str, Json
 @requirement("mode:auto-all")
 @pytest.mark.real
 async def test_few_tools_are_shown_as_their_servers_registered_them(tmp_path: Path) -> None:
-    """Below the break-even only the names differ from the servers' own definitions. Source: DESIGN 5."""
+    """Below the break-even: under other names, and without what says nothing. Source: docs/menu.md."""
     [time] = require("time")
     entry = time.entry(tmp_path)
     config = write_settings(tmp_path, {"time": entry, "counter": faulty("count")}, disclosure=PATIENT)
@@ -83,7 +84,7 @@ async def test_few_tools_are_shown_as_their_servers_registered_them(tmp_path: Pa
     ]
     by_name = {tool["name"]: tool for tool in shown}
     assert [by_name[f"time__{tool['name']}"] for tool in registered] == [
-        {**tool, "name": f"time__{tool['name']}"} for tool in registered
+        compact({**tool, "name": f"time__{tool['name']}"}) for tool in registered
     ]
     assert added["content"][0]["text"] == "42"
 

@@ -1,4 +1,4 @@
-"""What the tools of a page cost an agent in `tools/list`: all of them, behind categories, and opened.
+"""What the tools of a page cost an agent: all of them, behind categories, and opened, with the answers.
 
 Measured as a client of the handshake era lists them, through a gateway, at the pages of `console.html` in a
 real browser.
@@ -29,18 +29,22 @@ _PAGES: Final = '{allow: ["http://127.0.0.1:*"]}'
 
 @dataclass(frozen=True, kw_only=True)
 class ListedPage:
-    """The tools of a page in a list; `before` are the tokens of all tools of the page without categories."""
+    """The tools of a page in a list, and the tokens of the answers that opened them.
+
+    `before` are the tokens of all tools of the page without categories.
+    """
 
     page: str
     opened: str
     tools: int
     tokens: int
+    answers: int
     before: int
 
     @property
     def saved(self) -> float:
-        """The share of the tokens that the list saves."""
-        return 1 - self.tokens / self.before
+        """The share of the tokens that an agent does not read."""
+        return 1 - (self.tokens + self.answers) / self.before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +72,11 @@ class _Visit:
         own = [tool for tool in await self.client.definitions() if tool["name"].startswith("web__")]
         return len(own), count_tokens([for_model(own)])[0]
 
-    async def call(self, category: str, **arguments: Any) -> None:
-        """Call the tool of a category, which the page or the gateway has."""
+    async def call(self, category: str, **arguments: Any) -> int:
+        """Call the tool of a category, of the page or the gateway; returns the tokens of its answer."""
         answer = await self.client.call(f"web__http_127_0_0_1_{self.web.port}_{category}", **arguments)
         assert not answer.startswith("error"), answer
+        return count_tokens([answer])[0]
 
 
 async def measure(folder: Path, running: Running, web: Site) -> Sequence[ListedPage]:
@@ -106,17 +111,18 @@ async def _opened(visit: _Visit, kind: str, whole: int, *, of_page: bool) -> lis
     rows = [_row(page, "none opened", *(await visit.listed()), whole)]
     small, middle, large = SIZES
     for name in (small, middle):
-        await visit.call(name)
+        answer = await visit.call(name)
         await settle(SIZES[name])
-        rows.append(_row(page, f"the one of {SIZES[name]} opened", *(await visit.listed()), whole))
+        case = f"the one of {SIZES[name]} opened"
+        rows.append(_row(page, case, *(await visit.listed()), whole, answers=answer))
         await visit.call(name, collapse=True)
         await settle(0)
-    opened = 0
+    opened, answers = 0, 0
     for name in (small, middle, large):
-        await visit.call(name)
+        answers += await visit.call(name)
         opened += SIZES[name]
         await settle(opened)
-    rows.append(_row(page, "all opened", *(await visit.listed()), whole))
+    rows.append(_row(page, "all opened", *(await visit.listed()), whole, answers=answers))
     for name in SIZES:
         await visit.call(name, collapse=True)
     await settle(0)
@@ -124,5 +130,5 @@ async def _opened(visit: _Visit, kind: str, whole: int, *, of_page: bool) -> lis
     return rows
 
 
-def _row(page: str, opened: str, tools: int, tokens: int, before: int) -> ListedPage:
-    return ListedPage(page=page, opened=opened, tools=tools, tokens=tokens, before=before)
+def _row(page: str, opened: str, tools: int, tokens: int, before: int, *, answers: int = 0) -> ListedPage:
+    return ListedPage(page=page, opened=opened, tools=tools, tokens=tokens, answers=answers, before=before)

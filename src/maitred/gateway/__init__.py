@@ -13,6 +13,7 @@ from maitred.calls.answer import Answer
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.edit_choices import ToolChange
 from maitred.disclosure.answers import ServerStatus
+from maitred.disclosure.compact import compact
 from maitred.disclosure.pages import PAGE_TOOLS, ToolPage
 from maitred.gateway.chains import LONGEST_MS
 from maitred.gateway.client_register import SeenClient
@@ -69,6 +70,7 @@ __all__ = [
     "TrialText",
     "UnaskedCaller",
     "ViewerTasks",
+    "compact",
     "exact_text",
     "known_id",
 ]

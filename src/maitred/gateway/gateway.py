@@ -19,7 +19,6 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Settings
 from maitred.disclosure import pages
 from maitred.disclosure.answers import InfoAnswer, ServerStatus
-from maitred.disclosure.compact import compact
 from maitred.disclosure.introduction import ListContent
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
 from maitred.gateway.allow_list import AllowListMethods
@@ -329,10 +328,6 @@ class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods, ChainMethod
     def category_definitions(self, viewer: Viewer) -> Sequence[dict[str, Any]]:
         """The category tools of a viewer's list, in mode `categories`, as `tools/list` shows them."""
         return self._lists.definitions(viewer)
-
-    def listed_definition(self, tool: Tool) -> dict[str, Any]:
-        """The definition of a tool as lists show it: as registered, without what a schema need not say."""
-        return compact(self.snapshot.definition(tool))
 
     def hidden_tools(self, viewer: Viewer) -> Sequence[Tool]:
         """The tools behind the category tools that a viewer's list does not show, in mode `categories`."""

@@ -246,7 +246,7 @@ class MenuLists:
             return page.signatures(group, "by name" if self.mode() == "all" else "with call_tool")
         connection = self._connections[viewer.scope]
         if group.is_category and connection.names_suffice(group.name, cursor):
-            return page.names(group)
+            return page.names(group, can_collapse=len(connection.opened) > 1)
         return page.signatures(group, "with call_tool" if connection.ignores_changes else "by name")
 
     def is_category(self, name: str, viewer: Viewer) -> bool:
@@ -312,13 +312,16 @@ class _CategoryPage:
             [f"{_count(group)} in {group.name}; call them {how}:", *self.lines, *self._more(group)]
         )
 
-    def names(self, group: CategoryTool) -> str:
-        """The page for an agent that has the definitions of its tools in its list."""
+    def names(self, group: CategoryTool, *, can_collapse: bool) -> str:
+        """The page for an agent that has the definitions of its tools in its list.
+
+        How to take tools out again, it says where several categories are open: earlier there is no need.
+        """
         packed = pack(name_briefly(self.tools), _NAMES_TOKENS)
         rest = [f"{packed.left} more"] if packed.left else []
-        rows = [f"Now in your list of tools: {', '.join([*packed.items, *rest])}.", *self._more(group)]
-        rows.append('If they are not, call again. {"collapse": true} takes them out.')
-        return "\n".join(rows)
+        rows = [f"Now in your list: {', '.join([*packed.items, *rest])}.", *self._more(group)]
+        undo = ' {"collapse": true} removes them.' if can_collapse else ""
+        return "\n".join([*rows, f"Missing? Call again.{undo}"])
 
     def _more(self, group: CategoryTool) -> Sequence[str]:
         """How to go on, if the category has further pages."""

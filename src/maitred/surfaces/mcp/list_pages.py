@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from maitred.gateway import Gateway, Offer
+from maitred.gateway import Gateway, Offer, compact
 from maitred.meta_tools import menu
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
@@ -98,7 +98,7 @@ def offered_definition(definition: dict[str, Any]) -> dict[str, Any]:
 
 def _definition(gateway: Gateway, tool: Tool, viewer: Viewer) -> dict[str, Any]:
     """The definition of a tool; for a client whose list cannot change, its description says what it needs."""
-    definition = gateway.listed_definition(tool)
+    definition = compact(gateway.snapshot.definition(tool))
     needs = gateway.requirement(tool, viewer)
     if not needs:
         return definition
