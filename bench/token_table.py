@@ -6,6 +6,7 @@ them through a gateway. Its table is in `docs/menu.md`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 from tests.support import corpus, token_table
@@ -26,6 +27,6 @@ def measure(stage: Stage, size: Size) -> TokenTable:
     """Count; neither `stage` nor `size` changes anything, since tokens do not vary."""
     path = corpus.recorded()
     every = {str(one["server"]): one["tools"] for one in corpus.read(path)} if path else {}
-    recorded = {name: every[name] for name in token_table.SMALL if name in every}
+    recorded: dict[str, Any] = {name: every[name] for name in token_table.SMALL if name in every}
     missing = [] if recorded else [Skipped(what="real servers", why="their definitions are not here")]
     return TokenTable(rows=anyio.run(token_table.measure, recorded), skipped=missing)

@@ -66,7 +66,7 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "menu:annotations": "Every tool of the menu is annotated.",
             "menu:budget": "The whole menu costs at most 500 tokens (o200k).",
             "search:signature": "A result is a signature that an agent can call from, of about 100 tokens.",
-            "mode:auto-all": "Below the break-even, tools are shown as registered, without what says nothing.",
+            "mode:auto-all": "Below the break-even, tools are shown as registered, less what says nothing.",
             "mode:order": "Parameters keep the order of their server.",
             "mode:menu": "The menu waits for no server; search says what it could not look at yet.",
             "catalog:unknown": "A tool of a server that is still starting is never called unknown.",

@@ -55,7 +55,7 @@ class TokenRow:
     """
 
     scenario: str
-    era: str
+    era: Era
     tools: int
     raw: int
     listed: int
@@ -130,7 +130,7 @@ async def measure(recorded: Mapping[str, Sequence[Json]] | None = None) -> list[
     for era in ERAS:
         every = (await _opened(python, era, categories))[-1]
         rows.append(replace(every, scenario=f"{len(python)} tools of a Python server, all opened"))
-    small = {"10 tools, all used": thin("admin", 10), "3 tools": thin("admin", 3)}
+    small: dict[str, Sequence[Json]] = {"10 tools, all used": thin("admin", 10), "3 tools": thin("admin", 3)}
     small |= {
         "10 tools of a Python server": [of_python(tool) for tool in thin("admin", 10)],
         "10 tools of a TypeScript server": [of_typescript(tool) for tool in thin("admin", 10)],

@@ -14,6 +14,7 @@ from maitred.backends.listing import clean
 from maitred.catalog.names import MAX_NAME, prefix, publish
 from maitred.disclosure import views
 from maitred.model.categories import Category
+from maitred.model.pages import split_name
 from maitred.model.tools import Tool, ToolKey, content_hash
 from maitred.wording import count_of
 
@@ -55,15 +56,18 @@ class CategoryTool:
 
 
 def name_briefly(tools: Sequence[Tool]) -> Sequence[str]:
-    """Name tools without the prefix of their server; if there are several servers, each stands once."""
-    by_server: dict[str, list[str]] = {}
+    """Name tools without the prefix of their server or page; if there are several, each stands once."""
+    by_source: dict[str, list[str]] = {}
     for tool in tools:
-        by_server.setdefault(tool.server, []).append(tool.name.removeprefix(prefix(tool.server)))
-    if len(by_server) == 1:
-        return next(iter(by_server.values()))
+        origin, in_page = split_name(tool.key.name)
+        is_of_page = origin and tool.name.endswith(f"_{in_page}")
+        name = in_page if is_of_page else tool.name.removeprefix(prefix(tool.server))
+        by_source.setdefault(origin if is_of_page else views.plain_name(tool.server), []).append(name)
+    if len(by_source) == 1:
+        return next(iter(by_source.values()))
     names: list[str] = []
-    for server, own in by_server.items():
-        names += [f"{views.plain_name(server)}: {own[0]}", *own[1:]]
+    for source, own in by_source.items():
+        names += [f"{source}: {own[0]}", *own[1:]]
     return names
 
 
