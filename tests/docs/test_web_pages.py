@@ -43,10 +43,10 @@ def web() -> Iterator[Site]:
 
 
 def figures(text: str) -> list[tuple[str, str, str, str, int]]:
-    """The rows of the table of tokens: page, categories, tools, share that is saved, tokens."""
-    cells = r"(\d+ tools[^|]*) \| ([^|]+) \| (\d+) \| ([\d,]+) \| (-?\d+ %)"
+    """The rows of the table of tokens: page, categories, tools, share that is saved, tokens with answers."""
+    cells = r"(\d+ tools[^|]*) \| ([^|]+) \| (\d+) \| ([\d,]+) \| ([\d,]+) \| (-?\d+ %)"
     rows = re.findall(rf"^\| {cells} \|$", text, re.MULTILINE)
-    return [(*row[:3], row[4], int(row[3].replace(",", ""))) for row in rows]
+    return [(*row[:3], row[5], sum(int(cell.replace(",", "")) for cell in row[3:5])) for row in rows]
 
 
 def test_the_table_of_tokens_is_what_its_command_prints() -> None:
