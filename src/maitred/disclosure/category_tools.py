@@ -56,7 +56,7 @@ class CategoryTool:
 
 
 def name_briefly(tools: Sequence[Tool]) -> Sequence[str]:
-    """Name tools without the prefix of their server or page; if there are several, each stands once."""
+    """Name tools without the prefix of their server or page; if there are several, each is named once."""
     by_source: dict[str, list[str]] = {}
     for tool in tools:
         origin, in_page = split_name(tool.key.name)

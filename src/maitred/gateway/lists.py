@@ -38,7 +38,7 @@ Opened = frozenset[ToolKey] | None
 
 
 @dataclass(kw_only=True)
-class _Connection:
+class _OpenCategories:
     """What a connection of the handshake era has opened, and whether its client reads the changed list.
 
     Attributes:
@@ -93,7 +93,7 @@ class MenuLists:
         self._ledger = ledger
         self._changed = changed
         self._reserved = reserved
-        self._connections: LRUCache[tuple[str, str], _Connection] = LRUCache(_MOST_SCOPES)
+        self._connections: LRUCache[tuple[str, str], _OpenCategories] = LRUCache(_MOST_SCOPES)
 
     # --- lists --------------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class MenuLists:
         """Add tools of a category to the open ones; returns whether this viewer can have open ones at all."""
         if viewer.era != "handshake" or not viewer.connection or self.mode() != "categories":
             return False
-        mine = self._connections.setdefault(viewer.scope, _Connection()).opened
+        mine = self._connections.setdefault(viewer.scope, _OpenCategories()).opened
         before = mine.get(group.name, frozenset())
         if before is not None:
             after = before | frozenset(keys)
