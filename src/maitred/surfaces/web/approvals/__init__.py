@@ -18,6 +18,7 @@ from maitred.model.approvals import Event
 from maitred.surfaces.web.approvals.held_calls import decide_call, held_calls_of, view_call
 from maitred.surfaces.web.approvals.review import alike, general_findings, manifest_of, parts_of
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
+from maitred.wording import count_of
 
 _EVENTS: Final = {
     "registered": "registered",
@@ -71,6 +72,7 @@ async def view_inbox(visit: Visit) -> Mapping[str, Any]:
         "calls": await held_calls_of(visit),
         "waiting": [(case, _needs(case)) for case in cases if case.awaits],
         "others": [case for case in cases if not case.awaits],
+        "may_configure": visit.gateway.is_allowed(visit.viewer, "configure"),
     }
 
 
@@ -147,7 +149,8 @@ async def _why_unread(visit: Visit, form: Form) -> str:
     manifest = manifest_of(case)
     wanted |= {_MANIFEST} if manifest.fields else set()
     if unread := wanted - set(form.every("read")):
-        return f"Nothing was approved: {len(unread)} of {len(wanted)} parts were not on screen yet."
+        of_all = f"{len(unread)} of {count_of(len(wanted), 'part')}"
+        return f"Nothing was approved: {of_all} {'was' if len(unread) == 1 else 'were'} not on screen yet."
     if not (manifest.is_whole and all(part.is_whole for part in parts)):
         return f"Some of it is too large for a page. Use `maitred approve {shell(server)}`."
     return ""
