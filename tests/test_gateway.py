@@ -231,19 +231,21 @@ async def test_a_tool_can_be_found_by_a_raw_name_that_only_one_server_has(gatewa
 
 async def test_info_describes_known_tools_and_corrects_unknown_names(gateway: Gateway) -> None:
     """One wrong name does not cost the others; when all are wrong it is an error."""
-    answer = gateway.info(["git__log", "git__log", "git__comit_changes", "commit"], viewer=LOCAL_USER)
+    answer = await gateway.info(["git__log", "git__log", "git__comit_changes", "commit"], viewer=LOCAL_USER)
 
     assert [tool.name for tool in answer.tools] == ["git__log", "git__commit"]
     assert len(answer.problems) == 1
     assert "git__comit_changes" in answer.text
-    assert '"inputSchema":' in gateway.info(["git__log"], "full", viewer=LOCAL_USER).text
+    assert '"inputSchema":' in (await gateway.info(["git__log"], "full", viewer=LOCAL_USER)).text
     with pytest.raises(ToolNotFoundError, match="git__"):
-        gateway.info(["git_log"], viewer=LOCAL_USER)
+        await gateway.info(["git_log"], viewer=LOCAL_USER)
 
 
 async def test_info_on_too_many_tools_says_which_were_left_out(gateway: Gateway) -> None:
     """They can be asked for again."""
-    answer = gateway.info(["git__log", *(f"unknown{n}" for n in range(9)), "svn__log"], viewer=LOCAL_USER)
+    answer = await gateway.info(
+        ["git__log", *(f"unknown{n}" for n in range(9)), "svn__log"], viewer=LOCAL_USER
+    )
 
     assert answer.left_out == ["svn__log"]
     assert answer.text.endswith("svn__log")

@@ -11,12 +11,19 @@ kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `AllowPatternErro
 import errno
 import sys
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from maitred.wording import count_of, one_of, suggest_names
+from maitred.wording import count_of, one_of, quote_input, shorten_middle, suggest_names
 
 if sys.platform != "win32":
     import resource
+
+
+_MOST_LINE: Final = 2_000
+"""Most characters of a line about a fault; a value that the line repeats may be long."""
+
+_MOST_TAGS: Final = 10
+"""Most unknown tags that a message names."""
 
 
 def os_reason(error: OSError) -> str:
@@ -62,8 +69,8 @@ class ConfigError(MaitredError):
     def __init__(self, source: str, faults: Sequence[str]) -> None:
         self.source = source
         self.faults = tuple(faults)
-        head = f"{source}: {count_of(len(self.faults), 'fault')}"
-        super().__init__("\n".join([head, *(f"  {f}" for f in self.faults)]))
+        head = f"{shorten_middle(source, _MOST_LINE)}: {count_of(len(self.faults), 'fault')}"
+        super().__init__("\n".join([head, *(f"  {shorten_middle(f, _MOST_LINE)}" for f in self.faults)]))
 
 
 class StoreError(MaitredError):
@@ -229,7 +236,7 @@ class ToolNotFoundError(NotFoundError):
         self.nearest = tuple(nearest)
         hint = suggest_names(self.nearest)
         super().__init__(
-            f"There is no tool named {name!r}.{hint} `search_tools` finds tools by what they do."
+            f"There is no tool named {quote_input(name)}.{hint} `search_tools` finds tools by what they do."
         )
 
 
@@ -250,7 +257,7 @@ class PathNotFoundError(NotFoundError):
         what, label = (kind, name) if is_named else ("page", path)
         hint = suggest_names(names if is_named else self.nearest, repr)
         lists = "`list_tools_meta` lists all categories, with path servers all servers."
-        super().__init__(f"There is no {what} {label!r}.{hint} {lists}")
+        super().__init__(f"There is no {what} {quote_input(label)}.{hint} {lists}")
 
 
 class ResourceNotFoundError(NotFoundError):
@@ -261,7 +268,7 @@ class ResourceNotFoundError(NotFoundError):
     def __init__(self, uri: str, *, hint: str = "") -> None:
         self.uri = uri
         lists = "`resources/list` and `resources/templates/list` say what there is."
-        super().__init__(f"There is no resource {uri!r}. {hint or lists}")
+        super().__init__(f"There is no resource {quote_input(uri)}. {hint or lists}")
 
 
 class PromptNotFoundError(NotFoundError):
@@ -271,7 +278,9 @@ class PromptNotFoundError(NotFoundError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"There is no prompt named {name!r}. `prompts/list` says which there are.")
+        super().__init__(
+            f"There is no prompt named {quote_input(name)}. `prompts/list` says which there are."
+        )
 
 
 class ResultNotFoundError(NotFoundError):
@@ -282,8 +291,8 @@ class ResultNotFoundError(NotFoundError):
     def __init__(self, result_id: str) -> None:
         self.result_id = result_id
         super().__init__(
-            f"There is no result {result_id!r}: its time ran out, or it gave way to newer ones. Call the tool"
-            " again, if possible for less at once."
+            f"There is no result {quote_input(result_id)}: its time ran out, or it gave way to newer ones."
+            " Call the tool again, if possible for less at once."
         )
 
 
@@ -295,7 +304,7 @@ class TaskNotFoundError(NotFoundError):
     def __init__(self, task_id: str, *, hint: str = "") -> None:
         self.task_id = task_id
         ended = "It may have ended long ago, or belong to another principal; call the tool again."
-        super().__init__(f"There is no task {task_id[:80]!r}. {hint or ended}")
+        super().__init__(f"There is no task {quote_input(task_id)}. {hint or ended}")
 
 
 class ServerNotFoundError(NotFoundError):
@@ -308,7 +317,7 @@ class ServerNotFoundError(NotFoundError):
         self.nearest = tuple(nearest)
         hint = suggest_names(self.nearest, repr)
         lists = "`maitred list` and `maitred approvals --all` name all."
-        super().__init__(f"There is no server {name!r}.{hint} {lists}")
+        super().__init__(f"There is no server {quote_input(name)}.{hint} {lists}")
 
 
 class AdmissionError(MaitredError):
@@ -319,7 +328,7 @@ class AdmissionError(MaitredError):
     def __init__(self, server: str, reason: str) -> None:
         self.server = server
         self.reason = reason
-        super().__init__(f"Server {server!r}: {reason}.")
+        super().__init__(f"Server {quote_input(server)}: {reason}.")
 
 
 class TokenNotFoundError(NotFoundError):
@@ -330,7 +339,8 @@ class TokenNotFoundError(NotFoundError):
     def __init__(self, which: str) -> None:
         self.which = which
         super().__init__(
-            f"There is no valid token {which!r}, neither by id nor by name. `maitred tokens list` shows all."
+            f"There is no valid token {quote_input(which)}, neither by id nor by name."
+            " `maitred tokens list` shows all."
         )
 
 
@@ -342,7 +352,7 @@ class HeldCallNotFoundError(NotFoundError):
     def __init__(self, held_id: str) -> None:
         self.held_id = held_id
         super().__init__(
-            f"There is no held call {held_id[:80]!r}. `maitred calls list` shows those that wait."
+            f"There is no held call {quote_input(held_id)}. `maitred calls list` shows those that wait."
         )
 
 
@@ -354,7 +364,7 @@ class AllowPatternError(MaitredError):
     def __init__(self, pattern: str, reason: str) -> None:
         self.pattern = pattern
         self.reason = reason
-        super().__init__(f"Pattern {pattern[:80]!r} {reason}.")
+        super().__init__(f"Pattern {quote_input(pattern)} {reason}.")
 
 
 class PatternNotFoundError(NotFoundError):
@@ -367,7 +377,7 @@ class PatternNotFoundError(NotFoundError):
         self.nearest = tuple(nearest)
         hint = suggest_names(self.nearest)
         super().__init__(
-            f"The allow list has no pattern {pattern[:80]!r}.{hint} `maitred allow list` shows it."
+            f"The allow list has no pattern {quote_input(pattern)}.{hint} `maitred allow list` shows it."
         )
 
 
@@ -390,7 +400,7 @@ class CallNotApprovedError(MaitredError):
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         self.reason = reason
-        super().__init__(f"The call of {name!r} was not made: {reason}")
+        super().__init__(f"The call of {quote_input(name)} was not made: {reason}")
 
 
 class CursorError(MaitredError):
@@ -400,7 +410,7 @@ class CursorError(MaitredError):
 
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
-        super().__init__(f"{cursor[:80]!r} is not a cursor of this list; start again without one.")
+        super().__init__(f"{quote_input(cursor)} is not a cursor of this list; start again without one.")
 
 
 class UnknownDetailError(MaitredError):
@@ -410,7 +420,7 @@ class UnknownDetailError(MaitredError):
 
     def __init__(self, detail: str, known: Sequence[str]) -> None:
         self.detail = detail
-        super().__init__(f"`detail` is {one_of(known)}, not {detail!r}")
+        super().__init__(f"`detail` is {one_of(known)}, not {quote_input(detail)}")
 
 
 class UnknownTagError(MaitredError):
@@ -419,7 +429,7 @@ class UnknownTagError(MaitredError):
     code: ClassVar[str] = "tag_unknown"
 
     def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
+        self.faults = tuple(faults[:_MOST_TAGS])
         super().__init__("\n".join(self.faults))
 
 
@@ -432,7 +442,7 @@ class ToolWithheldError(MaitredError):
         self.name = name
         self.reason = reason
         verb = "called" if what == "Tool" else "used"
-        super().__init__(f"{what} {name!r} cannot be {verb} now: {reason}")
+        super().__init__(f"{what} {quote_input(name)} cannot be {verb} now: {reason}")
 
 
 class AuditError(MaitredError):
@@ -458,7 +468,10 @@ class ArgumentsError(MaitredError):
         self.name = name
         self.faults = tuple(faults)
         self.schema = schema
-        lines = [f"The arguments do not fit {name!r}; it was not called:", *(f"- {f}" for f in self.faults)]
+        lines = [
+            f"The arguments do not fit {quote_input(name)}; it was not called:",
+            *(f"- {f}" for f in self.faults),
+        ]
         super().__init__("\n".join([*lines, f"Its parameters: {schema}"] if schema else lines))
 
 

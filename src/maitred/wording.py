@@ -8,6 +8,12 @@ from typing import Final
 _LIKENESS: Final = 0.6
 """Least similarity of a suggested name, from 0 to 1, as `difflib.SequenceMatcher.ratio` measures it."""
 
+_MOST_INPUT: Final = 120
+"""Most characters of a caller's text that a message repeats."""
+
+_MOST_COMPARED: Final = 400
+"""Most characters of a mistyped name that are compared with those that there are."""
+
 _LEAST_PART = 4
 """Least length in characters of a name that is suggested because it is part of the other."""
 
@@ -17,7 +23,12 @@ _IN_ES = re.compile(r"(?:s|x|z|ch|sh)$")
 
 def count_of(number: int, noun: str) -> str:
     """A number with what it counts, such as `1 tool`, `1,200 tools` or `2 categories`."""
-    return f"{number:,} {noun if number == 1 else _plural(noun)}"
+    return f"{number:,} {noun_of(number, noun)}"
+
+
+def noun_of(number: int, noun: str) -> str:
+    """What a number counts, without the number: `tool` or `tools`."""
+    return noun if number == 1 else _plural(noun)
 
 
 def _plural(noun: str) -> str:
@@ -31,7 +42,7 @@ def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
 
     Case is ignored, and one name may be part of the other.
     """
-    folded = name.casefold()
+    folded = name[:_MOST_COMPARED].casefold()
     by_folded = {one.casefold(): one for one in known}
     near = get_close_matches(folded, by_folded, n=most, cutoff=_LIKENESS)
     near += [one for one in by_folded if one not in near and _is_part(folded, one)]
@@ -69,8 +80,16 @@ def one_of(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
 
 
 def as_code(name: str) -> str:
-    """A name in the form that messages use for keys and commands."""
-    return f"`{name}`"
+    """A name in the form that messages use for keys and commands; a long one as `quote_input` has it."""
+    return f"`{shorten_middle(name, _MOST_INPUT)}`"
+
+
+def quote_input(text: object) -> str:
+    """A caller's text in quotation marks, for a message; of a long one the beginning and the end.
+
+    Every message that repeats what a caller sent has it like this, so that no caller can make one long.
+    """
+    return repr(shorten_middle(str(text), _MOST_INPUT))
 
 
 def shorten_middle(text: str, most: int) -> str:

@@ -111,7 +111,9 @@ async def test_what_a_page_offers_is_there_as_soon_as_an_agent_has_opened_it(
         assert f"{prefix}_add_to_cart" in [result.tool.name for result in found.results]
         await leave_and_come_back()
         await one.gateway.warm()
-        assert "article" in one.gateway.info([f"{prefix}_add_to_cart"], "full", viewer=LOCAL_USER).text
+        assert (
+            "article" in (await one.gateway.info([f"{prefix}_add_to_cart"], "full", viewer=LOCAL_USER)).text
+        )
 
 
 async def test_a_name_that_no_page_has_is_refused_soon(tmp_path: Path, running: Running, web: Site) -> None:

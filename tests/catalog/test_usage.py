@@ -106,6 +106,22 @@ async def test_calls_are_known_at_once_and_by_the_next_process(path: Path, clock
     assert await UsageRecorder(SqliteDatabase(path), clock=clock).usage() == known
 
 
+async def test_the_use_of_single_tools_is_that_of_all_up_to_now(path: Path, clock: Clock) -> None:
+    """Past days, what was just written and what is not written yet; tools without a call are not in it."""
+    async with UsageRecorder(SqliteDatabase(path), clock=clock, flush_every_s=NEVER_S) as recorder:
+        for day in range(40):
+            for key in (A, B):
+                recorder.called(key, ok=day % 3 > 0, elapsed_ms=day)
+            clock.next_day()
+        await recorder.flush()
+        recorder.called(A, ok=True, elapsed_ms=7)
+        every = await recorder.usage()
+        found = await recorder.of_tools([A, C])
+
+    assert found == {A: every[A]}
+    assert found[A].calls == 30
+
+
 async def test_past_days_are_added_up_again_when_another_gateway_adds_to_them(
     path: Path, clock: Clock
 ) -> None:

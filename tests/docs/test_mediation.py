@@ -259,7 +259,7 @@ async def test_in_the_mode_lazy_nobody_is_asked_before_tools_are_looked_at(
     lazy = to(model, LOCAL).replace("auto_enhance: true", "auto_enhance: true\n  rules: false\n  mode: lazy")
     async with serving(tmp_path, lazy) as gateway:
         assert not model.requests
-        gateway.info(["backoffice__del"], viewer=LOCAL_USER)
+        await gateway.info(["backoffice__del"], viewer=LOCAL_USER)
         await anyio.to_thread.run_sync(model.asked.wait, SOON_S)
     eager = to(model, LOCAL).replace("auto_enhance: true", "auto_enhance: true\n  mode: eager")
     async with serving(tmp_path, eager) as gateway:

@@ -44,7 +44,7 @@ async def test_a_known_server_is_started_by_the_first_call_and_not_before(tmp_pa
     async with open_house(tmp_path, {"s": spied(log, "count")}) as house:
         assert sorted(house.tools()) == ["add", "echo", "pid"]
         assert (await house.gateway.search(["add"], viewer=LOCAL_USER)).results[0].tool.name == "s__add"
-        assert "s__add" in house.gateway.info(["s__add"], viewer=LOCAL_USER).text
+        assert "s__add" in (await house.gateway.info(["s__add"], viewer=LOCAL_USER)).text
         assert not log.exists()
         assert house.status().health.state == State.IDLE
         assert await house.text("s__add", a=1, b=2) == "3"

@@ -107,7 +107,7 @@ async def looked_at(gateway: Gateway, how: str) -> None:
     if how == "search":
         await gateway.search(["weather"], viewer=LOCAL_USER)
     elif how == "info":
-        gateway.info(["poor__weather"], viewer=LOCAL_USER)
+        await gateway.info(["poor__weather"], viewer=LOCAL_USER)
     elif how == "page":
         gateway.browse("server/poor", viewer=LOCAL_USER)
     else:
@@ -132,7 +132,7 @@ async def test_lazy_asks_when_tools_are_first_needed(model: OpenAiServer, tmp_pa
 async def test_lazy_shows_the_answer_when_it_has_come(model: OpenAiServer, tmp_path: Path) -> None:
     """And clients are told of the change."""
     async with opened(poor(tmp_path, **asking(model, mode="lazy")), Upstream("poor", POOR)) as gateway:
-        gateway.info(["poor__weather"], viewer=LOCAL_USER)
+        await gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await until(gateway, lambda: by(gateway) == WITH_RULES)
 
 
@@ -144,14 +144,14 @@ async def test_a_model_that_fails_is_asked_again_after_growing_pauses(
     async with opened(poor(tmp_path, **asking(model, mode="lazy")), Upstream("poor", POOR)) as gateway:
         enhancing = gateway._mediation.enhancing
         enhancing.pauses_s = (0.01, 0.02)
-        gateway.info(["poor__weather"], viewer=LOCAL_USER)
+        await gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await was_asked(model, 3)
         assert by(gateway) == {**WITH_RULES, "weather": ""}
         enhancing.pauses_s = (600.0, 600.0)
         with hearing(in_s=600) as put_off, anyio.fail_after(SOON_S):
             await put_off.wait()
         count = len(model.requests)
-        gateway.info(["poor__weather"], viewer=LOCAL_USER)
+        await gateway.info(["poor__weather"], viewer=LOCAL_USER)
         assert enhancing.paused == ["poor"]
         model.behaviour = "good"
         await gateway.configure(
@@ -221,14 +221,14 @@ async def test_a_new_answer_replaces_an_old_one(model: OpenAiServer, tmp_path: P
     model.reply = saying(lambda _: {"description": "Same.", "category": "data"})
     settings = poor(tmp_path, **asking(model, cache_ttl=1e-9, mode="lazy", rules=False))
     async with opened(settings, Upstream("poor", POOR)) as gateway:
-        gateway.info(["poor__weather"], viewer=LOCAL_USER)
+        await gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "data")
         model.reply = saying(lambda _: {"description": "Same.", "category": "security"})
         await gateway.ask_model(viewer=LOCAL_USER)
         await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "security")
         model.reply = saying(lambda _: {"description": "Same.", "category": "ai"})
         gateway._mediation.enhancing.noticed("poor")
-        gateway.info(["poor__weather"], viewer=LOCAL_USER)
+        await gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "ai")
 
 

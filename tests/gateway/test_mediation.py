@@ -195,13 +195,18 @@ async def test_what_a_server_says_is_always_shown(tmp_path: Path) -> None:
     """Beside what it was made into: in full information and for programs; other tools have none of it."""
     (tmp_path / "o.yaml").write_text("overrides: {poor: {gt_usr: {rename: get_user, title: Users}}}\n")
     async with opened(poor(tmp_path, overrides="o.yaml"), Upstream("poor", POOR)) as gateway:
-        text = gateway.info(["poor__get_user"], "full", viewer=LOCAL_USER).text
-        told = gateway.tool_json(gateway.find("poor__get_user", LOCAL_USER), LOCAL_USER)["original"]
+        text = (await gateway.info(["poor__get_user"], "full", viewer=LOCAL_USER)).text
+        told = (await gateway.tool_json(gateway.find("poor__get_user", LOCAL_USER), LOCAL_USER))["original"]
         assert "as its server has it (overrides changed it): gt_usr; gets user" in text
         assert (told["name"], told["title"], told["description"]) == ("gt_usr", "", "gets user")
         assert told["input_schema"]["required"] == ["path"]
-        assert gateway.tool_json(gateway.find("poor__weather", LOCAL_USER), LOCAL_USER)["original"] is None
-        assert "as its server has it" not in gateway.info(["poor__weather"], "full", viewer=LOCAL_USER).text
+        assert (await gateway.tool_json(gateway.find("poor__weather", LOCAL_USER), LOCAL_USER))[
+            "original"
+        ] is None
+        assert (
+            "as its server has it"
+            not in (await gateway.info(["poor__weather"], "full", viewer=LOCAL_USER)).text
+        )
 
 
 async def test_a_change_of_one_tool_does_not_take_what_was_proven_of_others(tmp_path: Path) -> None:

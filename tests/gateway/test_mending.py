@@ -105,8 +105,8 @@ async def test_a_tool_that_an_override_hides_stands_on_no_page(tmp_path: Path) -
         counted = [status.tools for status in gateway.servers(LOCAL_USER)]
         if place in {tool.placement.category for tool in gateway.visible_tools(LOCAL_USER)}:
             pages.append(gateway.browse(f"category/{place}", viewer=LOCAL_USER).text)
-        told = gateway.info(["poor__del_ord"], viewer=LOCAL_USER).text
-        why = gateway.tool_json(gateway.find("del_ord", LOCAL_USER), LOCAL_USER)["withheld"]
+        told = (await gateway.info(["poor__del_ord"], viewer=LOCAL_USER)).text
+        why = (await gateway.tool_json(gateway.find("del_ord", LOCAL_USER), LOCAL_USER))["withheld"]
 
     assert not [page for page in pages if "del_ord" in page]
     assert counted == [2]

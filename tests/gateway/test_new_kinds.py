@@ -403,7 +403,9 @@ async def test_a_meta_tool_that_is_in_no_table_is_refused(tmp_path: Path) -> Non
 
 NAMES = DetailView(
     in_search=lambda _, tool: f"found {tool.name}",
-    in_info=lambda _, tool, needs, budget_tokens: f"{tool.name} needs {list(needs)}, has {budget_tokens > 0}",
+    in_info=lambda _, tool, needs, budget_tokens, usage: (
+        f"{tool.name} needs {list(needs)}, has {budget_tokens > 0}"
+    ),
     most_results=1,
 )
 

@@ -97,10 +97,10 @@ async def test_what_a_withheld_tool_says_reaches_nobody(tmp_path: Path) -> None:
         server.change("read_note", description="Zebra instructions.")
         await gateway.sync(["notes"], viewer=LOCAL_USER)
         shown = [
-            gateway.info(["notes__read_note"], "full", viewer=LOCAL_USER).text,
+            (await gateway.info(["notes__read_note"], "full", viewer=LOCAL_USER)).text,
             gateway.browse("server/notes", viewer=LOCAL_USER).text,
             gateway.browse("tools", viewer=LOCAL_USER).text,
-            str(gateway.tool_json(gateway.find("notes__read_note", LOCAL_USER), LOCAL_USER)),
+            str(await gateway.tool_json(gateway.find("notes__read_note", LOCAL_USER), LOCAL_USER)),
             (await gateway.search(["zebra instructions"], viewer=LOCAL_USER)).text,
         ]
     assert not [text for text in shown if "Zebra instructions" in text]

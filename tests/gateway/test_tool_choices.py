@@ -76,7 +76,7 @@ async def test_an_agent_finds_a_tool_that_is_switched_off_nowhere(tmp_path: Path
         _, listed, _ = await gateway.listing(viewer)
         assert {tool.key.name for tool in listed} == {"invoice", "weather"}
         assert {tool.key.name for tool in gateway.visible_tools(viewer)} == {"invoice", "weather"}
-        assert "not now: is switched off" in gateway.info(["shop__refund"], viewer=viewer).text
+        assert "not now: is switched off" in (await gateway.info(["shop__refund"], viewer=viewer)).text
 
         await gateway.configure(settings, viewer=LOCAL_USER)
         again = await gateway.search(phrases, viewer=viewer)

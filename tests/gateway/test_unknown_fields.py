@@ -23,13 +23,13 @@ UNKNOWN: dict[str, Any] = {
 }
 
 
-def shown(gateway: Gateway) -> str:
+async def shown(gateway: Gateway) -> str:
     """All that anybody is shown of the tools, prompts and templates of the server."""
     tool = gateway.find("notes__read", LOCAL_USER)
     return json.dumps(
         [
-            gateway.info(["notes__read"], "full", viewer=LOCAL_USER).text,
-            gateway.tool_json(tool, LOCAL_USER),
+            (await gateway.info(["notes__read"], "full", viewer=LOCAL_USER)).text,
+            (await gateway.tool_json(tool, LOCAL_USER)),
             gateway.snapshot.definition(tool),
             [
                 dict(offer.definition)
@@ -57,8 +57,8 @@ async def test_what_the_protocol_does_not_know_is_shown_to_nobody(tmp_path: Path
     )
     settings = settings_of(tmp_path, "notes", disclosure=Disclosure(mode="all"))
     async with opened(settings, server) as gateway:  # type: ignore[arg-type]
-        assert "zebra" not in shown(gateway)
-        assert "https://notes.example/a.png" in shown(gateway)
-        assert "optional" in shown(gateway)
+        assert "zebra" not in await shown(gateway)
+        assert "https://notes.example/a.png" in await shown(gateway)
+        assert "optional" in await shown(gateway)
         [report] = await gateway.sync(["notes"], viewer=LOCAL_USER)
         assert any("left out" in note and "'instructions'" in note for note in report.notes)

@@ -67,7 +67,7 @@ async def test_what_a_model_wrote_stays_with_the_tool_and_is_found_by_search(
         await gateway.sync(viewer=LOCAL_USER)
         assert gateway.find("beta", LOCAL_USER).description == "Does something else altogether."
         assert cases(gateway) == {"beta": (MOLE,)}
-        assert MOLE in gateway.info(["garden__beta"], "full", viewer=LOCAL_USER).text
+        assert MOLE in (await gateway.info(["garden__beta"], "full", viewer=LOCAL_USER)).text
 
 
 async def test_what_has_use_cases_is_not_asked_for_again(model: OpenAiServer, tmp_path: Path) -> None:

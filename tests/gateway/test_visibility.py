@@ -80,7 +80,7 @@ async def test_search_and_info_show_a_hidden_tool_and_say_so(
     server = DebuggerServer()
     async with gateway_of(debugging(tmp_path), server) as gateway:
         before = await gateway.search(["step over to the next line"], viewer=LOCAL_USER)
-        brief = gateway.info(["debugger__debugger_step_over"], viewer=LOCAL_USER)
+        brief = await gateway.info(["debugger__debugger_step_over"], viewer=LOCAL_USER)
         page = gateway.browse("server/debugger", viewer=LOCAL_USER)
         hot = gateway.hot(LOCAL_USER)
         for tool in ("chrome_connect", "debugger_enable", "debugger_pause"):
@@ -223,7 +223,7 @@ async def test_a_full_hour_is_told_where_rules_read_the_time(tmp_path: Path) -> 
 async def test_details_of_a_hidden_tool_have_the_whole_way_to_it(tmp_path: Path, detail: Detail) -> None:
     """Three calls are as long as a way may well be."""
     async with gateway_of(debugging(tmp_path), DebuggerServer()) as gateway:
-        told = gateway.info(["debugger__debugger_step_over"], detail, viewer=LOCAL_USER).text
+        told = (await gateway.info(["debugger__debugger_step_over"], detail, viewer=LOCAL_USER)).text
     assert "debugger__debugger_enable, then debugger__debugger_pause" in told
 
 

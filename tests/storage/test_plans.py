@@ -97,6 +97,13 @@ def test_the_calls_of_a_server_are_found_on_each_day_without_those_of_others(cat
     assert "day=? AND server=?" in step
 
 
+def test_the_calls_of_a_tool_are_found_on_each_day_by_the_primary_key(catalog: sa.Connection) -> None:
+    """The page of a tool and the API read them at each request."""
+    [step] = plan(catalog, recorder.calls_of_tool(32))
+
+    assert "day=? AND server=? AND raw_name=?" in step
+
+
 def test_no_statement_chooses_or_orders_tools_by_category_tier_or_score() -> None:
     """So no index on them, and no view of the hottest tools, could be used: a snapshot has all of it.
 

@@ -99,6 +99,12 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         recorder.calls_of_server(2),
         lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day.in_(["a", "b"]), U.server == X),
     ),
+    "usage: calls of a tool by days": (
+        recorder.calls_of_tool(2),
+        lambda _: sa.select(*columns(t.usage, USAGE)).where(
+            U.day.in_(["a", "b"]), U.server == X, U.raw_name == X
+        ),
+    ),
     "usage: calls between two days": (
         recorder._CALLS_BETWEEN,
         lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day >= X, U.day < X),

@@ -21,6 +21,7 @@ from cachetools import LRUCache
 
 from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, RefusedAccess, Role, Scope
 from maitred.storage.database import Database, WriteOptions
+from maitred.wording import quote_input
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
     from sqlalchemy import Connection
@@ -121,11 +122,11 @@ class Grants:
         """
         if not _PRINCIPAL.fullmatch(principal) or principal in RESERVED:
             raise ValueError(
-                f"{principal!r} cannot name a principal: take letters, digits and `._@-`, at most 100,"
-                f" and not {' or '.join(map(repr, RESERVED))}"
+                f"{quote_input(principal)} cannot name a principal: take letters, digits and `._@-`, at most"
+                f" 100, and not {' or '.join(map(repr, RESERVED))}"
             )
         if role not in ROLES:
-            raise ValueError(f"{role!r} is not a role; there are {', '.join(ROLES)}")
+            raise ValueError(f"{quote_input(role)} is not a role; there are {', '.join(ROLES)}")
         if lifetime is not None and lifetime <= timedelta(0):
             raise ValueError("a token has to be valid for some time")
         now = self._clock()

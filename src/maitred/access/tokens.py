@@ -13,7 +13,7 @@ from maitred.access.token_store import Grants, NewToken, TokenRecord
 from maitred.audit.service import AuditService
 from maitred.errors import ConfigError, TokenNotFoundError
 from maitred.model.access import Role, Scope, Viewer
-from maitred.wording import did_you_mean
+from maitred.wording import did_you_mean, quote_input
 
 KnownNames = Callable[[], Awaitable[tuple[Collection[str], Collection[str]]]]
 """Returns the names of all servers and of all categories."""
@@ -52,7 +52,7 @@ class TokenService:
             *_strangers("category", request.scope.categories, categories),
         ]
         if faults:
-            raise ConfigError(f"token {request.name!r}", faults)
+            raise ConfigError(f"token {quote_input(request.name)}", faults)
         try:
             token = await self._store.make(
                 request.name,
@@ -62,7 +62,7 @@ class TokenService:
                 by=viewer.principal,
             )
         except ValueError as error:
-            raise ConfigError(f"token {request.name!r}", [str(error)]) from None
+            raise ConfigError(f"token {quote_input(request.name)}", [str(error)]) from None
         await self._auditing.record(viewer, "token.create", detail=_describe(token.record))
         return token
 
@@ -126,7 +126,7 @@ def token_state(record: TokenRecord) -> str:
 
 def _strangers(kind: str, names: Collection[str] | None, known_names: Collection[str]) -> Iterator[str]:
     for name in sorted(frozenset(names or ()) - frozenset(known_names)):
-        yield f"there is no {kind} {name!r}{did_you_mean(name, known_names, lead='; ')}"
+        yield f"there is no {kind} {quote_input(name)}{did_you_mean(name, known_names, lead='; ')}"
 
 
 def _describe(record: TokenRecord) -> str:

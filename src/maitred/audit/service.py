@@ -24,6 +24,7 @@ from maitred.config.settings import Audit
 from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreError
 from maitred.model.access import Ability, Viewer, refusal
 from maitred.model.tools import ToolCall
+from maitred.wording import quote_input
 
 log = structlog.get_logger(__name__)
 
@@ -530,7 +531,9 @@ def mark_of(text: str) -> Mark:
     """
     number, colon, digest = text.partition(":")
     if not colon or not number.isdecimal() or not _DIGEST.fullmatch(digest):
-        raise ValueError(f"{text!r} is no head; `maitred audit verify` prints one as NUMBER:DIGEST")
+        raise ValueError(
+            f"{quote_input(text)} is no head; `maitred audit verify` prints one as NUMBER:DIGEST"
+        )
     return Mark(seq=int(number), digest=digest)
 
 

@@ -220,7 +220,7 @@ class ServerTask:
         self._fault: Ending | None = None
         self._lost = self._hung = ""
         self._in_flight = 0
-        self._asks = self._renews = False
+        self._asks = self._renews = self._has_run = False
         self.idle_since = time.monotonic()
 
     @property
@@ -262,7 +262,7 @@ class ServerTask:
     @property
     def has_vanished(self) -> bool:
         """Whether it ran once and has failed since."""
-        return self.health.starts > 0 and self._breaker.failures > 0
+        return self._has_run and self._breaker.failures > 0
 
     @property
     def is_given_up(self) -> bool:
@@ -431,7 +431,7 @@ class ServerTask:
         await self._pool.prepared(self.spec)
         if self._fault is not None:
             self._note_restart(self._fault)
-        self._fares(state=State.STARTING)
+        self._fares(state=State.STARTING, starts=self.health.starts + 1)
         return self.made_backend()
 
     def made_backend(self) -> Backend:
@@ -484,7 +484,8 @@ class ServerTask:
         self.era = connection.facts.era or "auto"
         self._pool.learned(self.spec.name, connection.facts.title)
         self.idle_since = time.monotonic()
-        self._fares(state=State.READY, error="", fault="", starts=self.health.starts + 1)
+        self._has_run = True
+        self._fares(state=State.READY, error="", fault="")
         self._ready.set()
         self._pool.listener.started(self.spec.name, self.key)
 

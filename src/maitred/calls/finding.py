@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from maitred.calls.indentation import depth_of
 from maitred.calls.json_fields import parse_json
 from maitred.calls.outline import compact
-from maitred.wording import count_of
+from maitred.wording import count_of, quote_input
 
 MOST_BLOCK_LINES = 12
 MOST_PARTS = 8
@@ -36,7 +36,7 @@ def find_parts(text: str, query: str) -> str:
         more += max(len(spans) - MOST_PARTS, 0)
         chosen += spans[:MOST_PARTS]
         missing += [] if spans else [phrase]
-    said = [f"Nothing has {phrase!r}." for phrase in missing]
+    said = [f"Nothing has {quote_input(phrase)}." for phrase in missing]
     said += [f"{count_of(more, 'more part')} match; ask for more words."] if more else []
     if len(phrases) > MOST_ALTERNATIVES:
         said.append(f"Only the first {MOST_ALTERNATIVES} of {len(phrases)} alternatives were searched.")

@@ -30,7 +30,7 @@ from maitred.config.load import entry_faults, server_kinds
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
 from maitred.model.transports import default_kind, named_kind
-from maitred.wording import did_you_mean, join_with_or
+from maitred.wording import did_you_mean, join_with_or, quote_input
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "windsurf", "zed")
 _HARMLESS = re.compile(  # keys about the client's window and its own permissions
@@ -100,7 +100,7 @@ def discover(
     """
     for unknown_client in [client for client in clients if client not in CLIENTS]:
         hint = did_you_mean(unknown_client, CLIENTS, otherwise=f"use {join_with_or(CLIENTS)}")
-        raise ConfigError("--client", [f"{unknown_client!r} is not a known client; {hint}"])
+        raise ConfigError("--client", [f"{quote_input(unknown_client)} is not a known client; {hint}"])
     machine = UserMachine(home, cwd, environ, platform)
     by_path: dict[Path, Source] = {}
     for source in sources(machine):

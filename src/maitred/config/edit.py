@@ -27,7 +27,7 @@ from maitred.config.document import JSON_SUFFIXES, read_document
 from maitred.config.load import parse
 from maitred.config.paths import make_folder
 from maitred.errors import ConfigError
-from maitred.wording import did_you_mean
+from maitred.wording import did_you_mean, quote_input
 
 if sys.platform != "win32":
     import fcntl
@@ -88,7 +88,7 @@ def remove_server(path: Path, name: str) -> Mapping[str, Any]:
         layout = Layout(path, text)
         if name not in layout.names:
             hint = did_you_mean(name, layout.names, most=3, otherwise="`maitred list` shows them all")
-            raise ConfigError(str(path), [f"there is no server {name!r}; {hint}"])
+            raise ConfigError(str(path), [f"there is no server {quote_input(name)}; {hint}"])
         before = read_document(path, text)
         entry.update(before.tree[before.servers_key][name] or {})
         new_text = layout.without_entry(name)

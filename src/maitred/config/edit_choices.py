@@ -19,6 +19,7 @@ from maitred.config.load import parse
 from maitred.config.section_texts import without_empty_section
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolKey
+from maitred.wording import quote_input
 
 Tree = dict[str, Any]
 _SECTION: Final = "tools"
@@ -253,7 +254,7 @@ def unsave_chain(path: Path, name: str) -> None:
         chains = tree.get(_KEY) or {}
         if name not in chains:
             names = ", ".join(chains) or "none"
-            raise ConfigError(str(path), [f"no chain is saved as {name!r}; there are: {names}"])
+            raise ConfigError(str(path), [f"no chain is saved as {quote_input(name)}; there are: {names}"])
         others = {key: value for key, value in chains.items() if key != name}
         return _verify_chains(path, Layout(path, text, (_KEY,)).without_entry(name), tree | {_KEY: others})
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from maitred.model.categories import Category
-from maitred.wording import did_you_mean, near_names
+from maitred.wording import did_you_mean, near_names, quote_input
 
 FALLBACK: Final = "utilities"
 """The category of a tool about which nothing is known."""
@@ -539,9 +539,9 @@ def _bearers(bare: str) -> list[str]:
 def _fault(tag: str) -> str:
     normal = tag.casefold().strip().replace(" ", "_").replace("-", "_")
     if several := _bearers(normal):
-        return f"tag {tag!r} is not the only one of its name; write {' or '.join(several)}"
+        return f"tag {quote_input(tag)} is not the only one of its name; write {' or '.join(several)}"
     bare = normal.rpartition(":")[2]
     bares = dict.fromkeys(tag.partition(":")[2] for tag in _ALL)
     near = [name for match in near_names(bare, bares) for name in _bearers(match)]
     hint = f"; near it: {', '.join(near)}" if near else f"; the dimensions are {', '.join(TAGS)}"
-    return f"tag {tag!r} is not in the vocabulary{hint}"
+    return f"tag {quote_input(tag)} is not in the vocabulary{hint}"

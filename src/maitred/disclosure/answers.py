@@ -169,7 +169,8 @@ def _shorten(reason: str) -> str:
 class ServerStatus:
     """A server as the gateway sees it now.
 
-    `sharing` says which clients use one process of it, and why. `instances` are those beside the default one.
+    `isolation` is what its processes run in, or will when it starts. `sharing` says which clients use one
+    process of it, and why. `instances` are those beside the default one.
     `withheld` says why the gateway withholds all of it. `withheld_parts` is the number of its tools, prompts
     and templates that wait for a person's approval.
     """
@@ -184,6 +185,7 @@ class ServerStatus:
     notes: tuple[str, ...] = ()
     withheld: str = ""
     withheld_parts: int = 0
+    isolation: str = ""
     sharing: Sharing = UNSHARED
     instances: Sequence[Instance] = ()
 
@@ -191,6 +193,12 @@ class ServerStatus:
     def name(self) -> str:
         """The name of the server in the configuration."""
         return self.spec.name
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process or a session of it is ready for calls, for all clients or for some."""
+        every = (self.health, *(one.health for one in self.instances))
+        return any(one.state is State.READY for one in every)
 
     @property
     def unwell(self) -> str:
@@ -242,7 +250,7 @@ class ServerStatus:
             "state": self.health.state.value,
             "since": self.health.since,
             "desired": self.spec.start,
-            "cage": self.health.cage,
+            "cage": self.isolation,
             "share": self.sharing.share,
             "share_reason": self.sharing.why,
             "instances": [instance.to_json() for instance in self.instances],

@@ -39,6 +39,11 @@ def server_details(spec: ServerSpec, *, jails_programs: bool) -> Mapping[str, An
     }
 
 
+def isolation_of(spec: ServerSpec, *, jails_programs: bool) -> str:
+    """Return in what the processes of a server run, also before it starts: `jail`, `container`, or empty."""
+    return _isolation(spec, jails_programs=jails_programs)[0]
+
+
 def _isolation(spec: ServerSpec, *, jails_programs: bool) -> tuple[str, Cage | None, str]:
     """The kind of isolation, what the server may use in it, and its network."""
     match transport_kind(spec.transport).reach:

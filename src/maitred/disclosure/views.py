@@ -138,9 +138,14 @@ def brief(snapshot: Snapshot, tool: Tool, needs: Sequence[str] = ()) -> str:
     return "\n".join(rows)
 
 
-def full(snapshot: Snapshot, tool: Tool, budget_tokens: int) -> str:
-    """Return the definition as compact JSON, then its usage; the text names the parts that did not fit."""
-    more = "".join(f"\n{row}" for row in _usage_rows(snapshot, tool))
+def full(snapshot: Snapshot, tool: Tool, budget_tokens: int, usage: Usage | None = None) -> str:
+    """Return the definition as compact JSON, then its usage; the text names the parts that did not fit.
+
+    The usage is that of the last computation of the tiers, unless a more recent one is given.
+    """
+    standing = snapshot.standings.get(tool.key)
+    usage = usage or (standing.usage if standing else None)
+    more = "".join(f"\n{row}" for row in _usage_rows(snapshot, tool, usage))
     budget_tokens -= estimate(more)
     definition = {k: v for k, v in snapshot.definition(tool).items() if k not in ("icons", "_meta")}
     omitted: list[str] = []
@@ -167,22 +172,25 @@ class DetailView:
     """How one level of detail shows a tool.
 
     `in_search` writes one result of a search. At most `most_results` are written: more do not fit the budget
-    of an answer. `in_info` writes one tool of `tool_info`, by what its server needs and a budget.
+    of an answer. `in_info` writes one tool of `tool_info`, by what its server needs, a budget, and its use up
+    to now, which is read if the level `shows_usage`.
     """
 
     in_search: Callable[[Snapshot, Tool], str]
-    in_info: Callable[[Snapshot, Tool, Sequence[str], int], str]
+    in_info: Callable[[Snapshot, Tool, Sequence[str], int, Usage | None], str]
+    shows_usage: bool = False
     most_results: int = 100
 
 
 DETAIL_VIEWS: Final[dict[str, DetailView]] = {
     "brief": DetailView(
         in_search=line,
-        in_info=lambda snapshot, tool, needs, _: brief(snapshot, tool, needs),
+        in_info=lambda snapshot, tool, needs, *_: brief(snapshot, tool, needs),
     ),
     "full": DetailView(
         in_search=lambda snapshot, tool: full(snapshot, tool, SEARCH_FULL_TOKENS),
-        in_info=lambda snapshot, tool, _, budget_tokens: full(snapshot, tool, budget_tokens),
+        in_info=lambda snapshot, tool, _, budget_tokens, usage: full(snapshot, tool, budget_tokens, usage),
+        shows_usage=True,
         most_results=20,
     ),
 }
@@ -200,13 +208,13 @@ def detail_view(detail: str) -> DetailView:
     return DETAIL_VIEWS[detail]
 
 
-def _usage_rows(snapshot: Snapshot, tool: Tool) -> list[str]:
+def _usage_rows(snapshot: Snapshot, tool: Tool, usage: Usage | None) -> list[str]:
     """Describe a tool beyond its definition: its category, its usage, and its use cases."""
     rows = [f"category: {', '.join([tool.placement.category or 'none', *tool.placement.tags])}"]
     if own := original_texts(snapshot, tool):
         rows.append(f"as its server has it ({own['by']} changed it): {_original_text(own)}")
-    if used := figures(snapshot, tool):
-        rows.append(f"used: {used}")
+    if usage is not None:
+        rows.append(f"used: {figures(usage)}")
     if tool.use_cases:
         rows.append("for: " + "; ".join(pack(tool.use_cases, _BRIEF_SENTENCES_TOKENS).items))
     return rows
@@ -235,14 +243,11 @@ def _original_text(own: Mapping[str, Any]) -> str:
     return " ".join(words.items) + (" …" if words.left else "")
 
 
-def figures(snapshot: Snapshot, tool: Tool) -> str:
-    """Return the figures of a tool from the last computation of the tiers; empty if it was never called."""
-    standing = snapshot.standings.get(tool.key)
-    if standing is None:
-        return ""
-    usage = standing.usage
+def figures(usage: Usage) -> str:
+    """Return the figures of the use of a tool that was called."""
     times = f"{usage.mean_ms:.0f} ms mean, {usage.p95_ms:.0f} ms p95"
-    return f"{count_of(usage.calls, 'call')}, {usage.success_rate:.1%} succeeded, {times}"
+    last = f", last {usage.last_used[:16]}Z" if usage.last_used else ""
+    return f"{count_of(usage.calls, 'call')}, {usage.success_rate:.1%} succeeded, {times}{last}"
 
 
 def short_figures(usage: Usage) -> str:

@@ -58,10 +58,11 @@ async def measure(gateway: Gateway, viewer: Viewer) -> Sequence[AnswerCost]:
     The catalog has to place the tools in categories first (`Gateway.settled`).
     """
     pages = list(_pages(gateway, viewer))
-    tiers = [*_tiers(gateway, viewer, pages), *_tiers_as_json(gateway, viewer, pages)]
+    answers = {_group(group): await _full(gateway, viewer, group) for group in _by_weight(gateway, viewer)}
+    tiers = [*_tiers(gateway, viewer, pages, answers), *_tiers_as_json(gateway, viewer, pages)]
     return [
         *tiers,
-        *_details(gateway, viewer),
+        await _details(gateway, viewer),
         *_menu(gateway, viewer),
         *await _searches(gateway, viewer),
     ]
@@ -79,10 +80,11 @@ class _MenuPage:
     text: str
 
 
-def _tiers(gateway: Gateway, viewer: Viewer, pages: Sequence[_MenuPage]) -> Iterator[AnswerCost]:
+def _tiers(
+    gateway: Gateway, viewer: Viewer, pages: Sequence[_MenuPage], answers: Mapping[str, str]
+) -> Iterator[AnswerCost]:
     hot, first = count_tokens([gateway.hot(viewer).text, gateway.browse(viewer=viewer).text])
     texts = _count({page.name: page.text for page in pages})
-    answers = {_group(group): _full(gateway, viewer, group) for group in _by_weight(gateway, viewer)}
     yield from _cumulative("", hot, first, texts, _count(answers))
 
 
@@ -128,8 +130,8 @@ def _by_weight(gateway: Gateway, viewer: Viewer) -> Iterator[Sequence[Tool]]:
         yield tools[start : start + _A_CALL]
 
 
-def _full(gateway: Gateway, viewer: Viewer, tools: Sequence[Tool]) -> str:
-    return gateway.info([tool.name for tool in tools], "full", viewer=viewer).text
+async def _full(gateway: Gateway, viewer: Viewer, tools: Sequence[Tool]) -> str:
+    return (await gateway.info([tool.name for tool in tools], "full", viewer=viewer)).text
 
 
 def _group(tools: Sequence[Tool]) -> str:
@@ -139,12 +141,11 @@ def _group(tools: Sequence[Tool]) -> str:
 # Details, menu, search.
 
 
-def _details(gateway: Gateway, viewer: Viewer) -> Iterator[AnswerCost]:
-    briefs = _count(
-        {tool.name: gateway.info([tool.name], viewer=viewer).text for tool in gateway.visible_tools(viewer)}
-    )
+async def _details(gateway: Gateway, viewer: Viewer) -> AnswerCost:
+    names = [tool.name for tool in gateway.visible_tools(viewer)]
+    briefs = _count({name: (await gateway.info([name], viewer=viewer)).text for name in names})
     name, tokens = _worst(briefs)
-    yield AnswerCost(name="tool_info, brief", tokens=tokens, limit=BRIEF_TOKENS, detail=name)
+    return AnswerCost(name="tool_info, brief", tokens=tokens, limit=BRIEF_TOKENS, detail=name)
 
 
 def _menu(gateway: Gateway, viewer: Viewer) -> Iterator[AnswerCost]:

@@ -5,6 +5,7 @@ One module for each ability (`calls`, `search`, `menu`, `chains`, `admission`); 
 To add an ability, write its service and a method of `Gateway`, or of `Operations` if it is for operators.
 """
 
+from maitred.admission.allow_list import KINDS as ALLOW_KINDS
 from maitred.audit.line_index import NOTHING_FOUND
 from maitred.audit.service import REQUEST_KEY, AuditService, known_id
 from maitred.backends.base import NOT_ASKED, Caller, UnaskedCaller
@@ -20,7 +21,7 @@ from maitred.gateway.client_register import SeenClient
 from maitred.gateway.gateway import Gateway
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
-from maitred.gateway.search import MAX_LIMIT
+from maitred.gateway.search import MAX_LIMIT, ToolMatch
 from maitred.gateway.search_reasons import (
     ExplainedPhrase,
     Explanation,
@@ -37,6 +38,7 @@ from maitred.model.details import Detail
 from maitred.model.resources import Offer
 
 __all__ = [
+    "ALLOW_KINDS",
     "LEDGER_KEY",
     "LOCAL",
     "LONGEST_MS",
@@ -65,6 +67,7 @@ __all__ = [
     "SettingsSection",
     "Snapshot",
     "ToolChange",
+    "ToolMatch",
     "ToolPage",
     "TrialExplanation",
     "TrialText",

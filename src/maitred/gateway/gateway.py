@@ -6,7 +6,6 @@ It knows no transport and no protocol: surfaces parse requests and print answers
 
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Any
 
 from maitred.audit.service import Entry, RequestContext, known_id
@@ -18,7 +17,7 @@ from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Settings
 from maitred.disclosure import pages
-from maitred.disclosure.answers import InfoAnswer, ServerStatus
+from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.introduction import ListContent
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
 from maitred.gateway.allow_list import AllowListMethods
@@ -44,10 +43,10 @@ from maitred.gateway.stored_results import StoredResults
 from maitred.gateway.suspensions import SuspensionRecorder
 from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
 from maitred.gateway.token_counts import TokenCounts
+from maitred.gateway.tool_details import ToolDetails
 from maitred.gateway.tool_search import ToolSearch
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Grant, RefusedAccess, Viewer
-from maitred.model.details import Detail
 from maitred.model.resources import Offer, OfferKind
 from maitred.model.sharing import sharer_of
 from maitred.model.tools import Tool, ToolCall
@@ -57,13 +56,13 @@ _PAGE_TOOLS = 100
 _SETTLED_S = 300.0
 
 
-class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods, ChainMethods):
+class Gateway(Operations, TokenCounts, ToolDetails, ToolSearch, AllowListMethods, ChainMethods):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
-    count in `TokenCounts`, what needs the search or the use of tools in `ToolSearch`, the allow list in
-    `AllowListMethods`, and chains in `ChainMethods`.
+    count in `TokenCounts`, all about single tools in `ToolDetails`, what needs the search or the use of tools
+    in `ToolSearch`, the allow list in `AllowListMethods`, and chains in `ChainMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -396,30 +395,6 @@ class Gateway(Operations, TokenCounts, ToolSearch, AllowListMethods, ChainMethod
     def overview(self, viewer: Viewer) -> str:
         """What maitred is, which tools it has, and how to use them, in at most 500 tokens."""
         return self._access.menu(viewer).overview()
-
-    def info(self, names: Sequence[str], detail: Detail = "brief", *, viewer: Viewer) -> InfoAnswer:
-        """T3 at a level of detail: some tools by published or raw name.
-
-        Raises:
-            UnknownDetailError: There is no such level.
-            ToolNotFoundError: None of the names is known.
-            ToolWithheldError: No name can be known, since the server is not known yet.
-        """
-        answer = self._access.menu(viewer).info(names, detail, partial(self._why_not, viewer=viewer))
-        self._mediation.needed(tool.server for tool in answer.tools)
-        return answer
-
-    def tool_json(self, tool: Tool, viewer: Viewer) -> Mapping[str, Any]:
-        """Everything about one tool, for programs.
-
-        Raises:
-            NotAllowedError: The viewer may not see it.
-        """
-        self._access.check(viewer, "see", tool=tool)
-        return self._menu.to_json(tool, self._why_not(tool, viewer))
-
-    def _why_not(self, tool: Tool, viewer: Viewer) -> str:
-        return self._context.why_hidden(tool) or self._visibility.why_hidden(tool, viewer)
 
     def find(self, name: str, viewer: Viewer) -> Tool:
         """A tool by its published name, or by its raw name if only one server has it.

@@ -45,7 +45,7 @@ from maitred.model.access import LOCAL, Viewer
 from maitred.model.asking import ELICIT, check_askable
 from maitred.model.held_calls import CallBinding, CallDecision, HeldCall, HeldState
 from maitred.model.tools import Tool, canonical
-from maitred.wording import one_of
+from maitred.wording import one_of, quote_input
 
 log = structlog.get_logger(__name__)
 
@@ -453,7 +453,9 @@ class HeldCallService:
 
     async def _decide(self, held: HeldCall, decision: CallDecision, viewer: Viewer, how: str) -> None:
         if decision not in held.choices:
-            raise DecisionError(held.id, f"it can be decided as {one_of(held.choices)}, not {decision!r}")
+            raise DecisionError(
+                held.id, f"it can be decided as {one_of(held.choices)}, not {quote_input(decision)}"
+            )
         action = "call.refuse" if decision == "refuse" else "call.approve"
         said = f"held call {held.id} of {held.binding.principal!r}: {decision}"
         detail = f"{said}, {how}" if how else said

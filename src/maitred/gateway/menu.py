@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
 
 from maitred.calls.arguments import ArgumentChecker
@@ -26,7 +27,7 @@ from maitred.gateway.state import GatewayState, without_texts
 from maitred.model.details import Detail
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import Usage
-from maitred.wording import near_names
+from maitred.wording import near_names, shorten_middle
 
 T = TypeVar("T")
 ToolKeys = frozenset[ToolKey]
@@ -39,7 +40,10 @@ _MOST_NEAR = 3
 _RETURNS_TOKENS = 200
 _WHY_TOKENS = 120
 _KEPT_PAGES = 2_000
+_MOST_NAME = 120
 _NONE: ToolKeys = frozenset()
+NOT_USED: Mapping[ToolKey, Usage] = MappingProxyType({})
+"""Of no tool is the use known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +64,13 @@ class PageFilter:
     def use_of(self, tool: Tool) -> Usage | None:
         """The use by which a tool was chosen; `None` if it was not chosen by use."""
         return self.used.get(tool.key) if self.used is not None else None
+
+
+def _first_of(names: Sequence[str]) -> Sequence[str]:
+    """Names that a caller sent, for a message: the first of them, each as short as messages have it."""
+    shown = [shorten_middle(name, _MOST_NAME) for name in names[:MAX_NAMES]]
+    more = len(names) - len(shown)
+    return [*shown, f"and {more:,} more"] if more else shown
 
 
 class Menu:
@@ -418,23 +429,36 @@ class Menu:
         Raises:
             ToolNotFoundError: The name fits no tool, or more than one.
         """
-        snapshot = self._context.snapshot
-        if tool := snapshot.by_name.get(name) or snapshot.formerly.get(name):
-            return tool
-        named = meant_by(name, snapshot)
-        free = [tool for tool in named if not tool.withheld] or named
-        same = [tool for tool in free if self._context.is_enabled(tool.server)] or free
+        snapshot, same = self._context.snapshot, self._named(name)
         if len(same) == 1:
             return same[0]
         several = [tool.name for tool in same[:3] if not tool.withheld]
         raise ToolNotFoundError(name, nearest=several or self._nearest(name, snapshot))
 
+    def _named(self, name: str) -> Sequence[Tool]:
+        """The tools that a name may mean; one if it is clear."""
+        snapshot = self._context.snapshot
+        if tool := snapshot.by_name.get(name) or snapshot.formerly.get(name):
+            return [tool]
+        named = meant_by(name, snapshot)
+        free = [tool for tool in named if not tool.withheld] or named
+        return [tool for tool in free if self._context.is_enabled(tool.server)] or free
+
+    def keys(self, names: Sequence[str]) -> Sequence[ToolKey]:
+        """The keys of the tools that `info` describes for these names."""
+        found = map(self._named, dict.fromkeys(names[:MAX_NAMES]))
+        return [same[0].key for same in found if len(same) == 1]
+
     def info(
-        self, names: Sequence[str], detail: Detail = "brief", why_not: WhyNot = lambda _: ""
+        self,
+        names: Sequence[str],
+        detail: Detail = "brief",
+        why_not: WhyNot = lambda _: "",
+        used: Mapping[ToolKey, Usage] = NOT_USED,
     ) -> InfoAnswer:
         """Details of some tools by published or raw name; unknown names are answered with the nearest.
 
-        `why_not` says why a tool makes no sense now.
+        `why_not` says why a tool makes no sense now, and `used` how the tools were used up to now.
 
         Raises:
             ToolNotFoundError: None of the names is known.
@@ -455,7 +479,7 @@ class Menu:
         budget = self._context.budget(pages.FULL_TOKENS) - 100
         texts: list[str] = []
         for tool in tools:  # one after the other: details that do not fit are not rendered
-            texts.append(self.detail(tool, detail, budget, why_not(tool)))
+            texts.append(self.detail(tool, detail, budget, why_not(tool), used.get(tool.key)))
             if pack(texts, budget).left:
                 break
         packed = pack(texts, budget)
@@ -463,12 +487,17 @@ class Menu:
         return InfoAnswer(
             tools=tools,
             texts=packed.items,
-            left_out=[*left, *names[MAX_NAMES:]],
+            left_out=[*left, *_first_of(names[MAX_NAMES:])],
             problems=[str(error) for error in problems],
         )
 
     def detail(
-        self, tool: Tool, detail: Detail, budget_tokens: int = pages.FULL_TOKENS, why_not: str = ""
+        self,
+        tool: Tool,
+        detail: Detail,
+        budget_tokens: int = pages.FULL_TOKENS,
+        why_not: str = "",
+        usage: Usage | None = None,
     ) -> str:
         """One tool in a level of detail, with the reason why it cannot be called now.
 
@@ -479,14 +508,13 @@ class Menu:
         withheld = self._context.reason(tool.server) or why_not
         budget_tokens -= _WHY_TOKENS + 10 if withheld else 0
         needs = self._context.needs(tool.server)
-        text = views.detail_view(detail).in_info(snapshot, tool, needs, budget_tokens)
+        text = views.detail_view(detail).in_info(snapshot, tool, needs, budget_tokens, usage)
         return f"{text}\nnot now: {views.first_sentence(withheld, _WHY_TOKENS)[0]}" if withheld else text
 
-    def to_json(self, tool: Tool, why_not: str = "") -> Mapping[str, Any]:
-        """Everything about one tool, for programs."""
+    def to_json(self, tool: Tool, why_not: str = "", usage: Usage | None = None) -> Mapping[str, Any]:
+        """Everything about one tool, for programs. Its level and score are those of the last computation."""
         snapshot, tool = self._context.snapshot, without_texts(tool)
         standing = snapshot.standings.get(tool.key)
-        usage = standing.usage if standing else None
         return {
             "tier": "T3",
             "name": tool.name,
@@ -515,6 +543,7 @@ class Menu:
                 "p95_ms": round(usage.p95_ms, 1),
                 "calls_7d": usage.calls_7d,
                 "calls_30d": usage.calls_30d,
+                "last_used": usage.last_used,
             }
             if usage
             else None,

@@ -41,7 +41,7 @@ from maitred.mediation.llm import Estimate, ModelSpending
 from maitred.model.access import Ability, Viewer
 from maitred.model.held_calls import CallDecision, HeldCall
 from maitred.model.tools import Tool, ToolKey
-from maitred.model.usage import ToolStanding, Usage
+from maitred.model.usage import ANY_USE, ToolStanding, Usage, UsageFilter
 
 
 class Operations(ToolDecisions, SettingsMethods, AuditMethods):
@@ -70,7 +70,7 @@ class Operations(ToolDecisions, SettingsMethods, AuditMethods):
             context, access, parts.auditing, store=parts.held_calls, notify=parts.notify_of_held
         )
         self._use_cases = UseCaseWriting(context, parts.open_writer)
-        self._reasons = SearchReasons(context, access, visibility, parts.search)
+        self._reasons = SearchReasons(context, access, visibility, parts.search, parts.usage)
         self._texts = OverrideTexts(configuration, parts.auditing)
         self._choices = ToolChoices(configuration, parts.auditing)
         self._editor = SettingsEditor(context, configuration, parts.auditing)
@@ -435,7 +435,9 @@ class Operations(ToolDecisions, SettingsMethods, AuditMethods):
         *,
         server: str = "",
         category: str = "",
+        tags: Sequence[str] = (),
         read_only: bool = False,
+        use: UsageFilter = ANY_USE,
         limit: int = 5,
         expected: str = "",
         viewer: Viewer,
@@ -444,13 +446,17 @@ class Operations(ToolDecisions, SettingsMethods, AuditMethods):
 
         Raises:
             PathNotFoundError: There is no such server or category.
+            UnknownTagError: A tag is not in the vocabulary.
+            StoreError: There are limits of use, and the use of tools cannot be read.
             ToolNotFoundError: There is no tool `expected`; the text names the nearest.
         """
         return await self._reasons.explain(
             phrases,
             server=server,
             category=category,
+            tags=tags,
             read_only=read_only,
+            use=use,
             limit=limit,
             expected=expected,
             viewer=viewer,
@@ -463,7 +469,9 @@ class Operations(ToolDecisions, SettingsMethods, AuditMethods):
         *,
         server: str = "",
         category: str = "",
+        tags: Sequence[str] = (),
         read_only: bool = False,
+        use: UsageFilter = ANY_USE,
         limit: int = 5,
         viewer: Viewer,
     ) -> TrialExplanation:
@@ -474,13 +482,17 @@ class Operations(ToolDecisions, SettingsMethods, AuditMethods):
         Raises:
             ConfigError: The texts are empty or too long.
             NotFoundError: There is no such tool, server or category.
+            UnknownTagError: A tag is not in the vocabulary.
+            StoreError: There are limits of use, and the use of tools cannot be read.
         """
         return await self._reasons.try_text(
             trial,
             phrases,
             server=server,
             category=category,
+            tags=tags,
             read_only=read_only,
+            use=use,
             limit=limit,
             viewer=viewer,
         )

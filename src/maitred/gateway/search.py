@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -31,6 +31,18 @@ MAX_LIMIT = 20
 MAX_PHRASES = 20
 _PHRASE_CHARACTERS = 2_000
 _FEW: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolMatch:
+    """Tags that a tool must have, and the tools that meet limits of use; `None` if there are no limits."""
+
+    tags: frozenset[str] = frozenset()
+    used: Mapping[ToolKey, Usage] | None = None
+
+    def fits(self, tool: Tool) -> bool:
+        """Whether a tool has all tags and meets the limits."""
+        return self.tags.issubset(tool.placement.tags) and (self.used is None or tool.key in self.used)
 
 
 class SearchService:
@@ -65,7 +77,7 @@ class SearchService:
     ) -> SearchAnswer:
         """Find tools by capability; see `Gateway.search`."""
         view = views.detail_view(detail)
-        used = await self._fitting(use)
+        used = await fitting_use(self._usage, use)
         await self._context.keeper.catch_up()
         there = self._access.portion(viewer)
         context = there.context
@@ -87,9 +99,16 @@ class SearchService:
             bands=found.bands,
             withheld=self._withheld(found, reasons, there.outside, viewer.principal),
             unread=unread,
-            note="; ".join(filter(None, [note, _use_note(used, context), *_unread_notes(unread)])),
+            note="; ".join(filter(None, [note, use_note(used, context), *_unread_notes(unread)])),
             has_servers=bool(self._context.settings.servers),
             budget_tokens=context.budget(SEARCH_TOKENS),
+        )
+
+    async def fitting(self, tags: Sequence[str], use: UsageFilter, viewer: Viewer) -> "ToolMatch":
+        """What a tool must have to fit; see `Gateway.tool_match`."""
+        return ToolMatch(
+            tags=known_tags(tags, self._access.portion(viewer).context),
+            used=await fitting_use(self._usage, use),
         )
 
     async def page(
@@ -103,24 +122,10 @@ class SearchService:
         viewer: Viewer,
     ) -> ToolPage:
         """A page of tools with tags and by use; see `Gateway.filtered_page`."""
-        used = await self._fitting(use)
+        used = await fitting_use(self._usage, use)
         there = self._access.portion(viewer)
-        only = PageFilter(
-            tags=_known_tags(tags, there.context), used=used, note=_use_note(used, there.context)
-        )
+        only = PageFilter(tags=known_tags(tags, there.context), used=used, note=use_note(used, there.context))
         return there.menu.page(path, cursor, size, self._visibility.hidden(viewer), only)
-
-    async def _fitting(self, use: UsageFilter) -> Mapping[ToolKey, Usage] | None:
-        """The use of the tools that meet the limits, up to now; `None` without limits.
-
-        Raises:
-            StoreError: The use of tools cannot be read.
-        """
-        if not use.is_set:
-            return None
-        now = datetime.now(UTC)
-        totals = await self._usage.totals(WINDOW_DAYS)
-        return {key: usage for key, usage in totals.items() if use.fits(usage, now)}
 
     def _withheld(
         self, found: SearchHits, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
@@ -133,6 +138,19 @@ class SearchService:
         if beyond := sum(tool.key in outside for tool in found.withheld):
             said[ELSEWHERE] = (beyond, f"outside what {principal!r} may use")
         return said
+
+
+async def fitting_use(recorder: UsageRecorder, use: UsageFilter) -> Mapping[ToolKey, Usage] | None:
+    """The use of the tools that meet the limits, up to now; `None` without limits.
+
+    Raises:
+        StoreError: The use of tools cannot be read.
+    """
+    if not use.is_set:
+        return None
+    now = datetime.now(UTC)
+    totals = await recorder.totals(WINDOW_DAYS)
+    return {key: usage for key, usage in totals.items() if use.fits(usage, now)}
 
 
 def filter_of(there: ScopedCatalog, server: str, category: str, tags: Sequence[str]) -> Filter:
@@ -154,12 +172,12 @@ def filter_of(there: ScopedCatalog, server: str, category: str, tags: Sequence[s
         server=server,
         categories=there.menu.within(part.parent if part else name) if name else frozenset(),
         subcategory=name if part else "",
-        tags=_known_tags(tags, context),
+        tags=known_tags(tags, context),
         outside=_union(there.outside, context.switched_off),
     )
 
 
-def _known_tags(tags: Sequence[str], context: GatewayState) -> frozenset[str]:
+def known_tags(tags: Sequence[str], context: GatewayState) -> frozenset[str]:
     """Tags in the form of the catalog: those of the vocabulary, and groups that mediation named.
 
     Raises:
@@ -173,7 +191,7 @@ def _known_tags(tags: Sequence[str], context: GatewayState) -> frozenset[str]:
     return frozenset(normalise_tag(tag) or tag for tag in tags)
 
 
-def _use_note(used: Mapping[ToolKey, Usage] | None, context: GatewayState) -> str:
+def use_note(used: Mapping[ToolKey, Usage] | None, context: GatewayState) -> str:
     """How many tools meet the limits of use, since a tool without calls meets none."""
     if used is None:
         return ""

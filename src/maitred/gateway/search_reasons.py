@@ -13,16 +13,26 @@ from maitred.catalog.snapshot import Change, Snapshot
 from maitred.disclosure import views
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway.authorization import Authorization, ScopedCatalog
-from maitred.gateway.search import ELSEWHERE, MAX_LIMIT, MAX_PHRASES, filter_of, readable
+from maitred.gateway.search import (
+    ELSEWHERE,
+    MAX_LIMIT,
+    MAX_PHRASES,
+    filter_of,
+    fitting_use,
+    readable,
+    use_note,
+)
 from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.mediation.neighbours import published_form
 from maitred.mediation.proof import DEPTH, SHOWN, Probe, probes
 from maitred.model.access import Viewer
 from maitred.model.tools import Mediation, Tool, ToolKey
+from maitred.model.usage import UsageFilter
 from maitred.search.engine import SearchEngine
 from maitred.search.reasons import ExpectedTool, PhraseReasons
 from maitred.search.results import Filter
+from maitred.usage.recorder import UsageRecorder
 
 if TYPE_CHECKING:  # the gateway starts without numpy
     from maitred.search.index import HybridIndex
@@ -75,12 +85,16 @@ class ExplainedPhrase:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """The rankings of all phrases. `note` says what search had to do without."""
+    """The rankings of all phrases. `note` says what search had to do without.
+
+    `use_note` says how many tools meet the limits of use.
+    """
 
     phrases: Sequence[ExplainedPhrase]
     limit: int
     expected: Tool | None = None
     note: str = ""
+    use_note: str = ""
     reranks: bool = False
 
 
@@ -116,7 +130,9 @@ class SearchReasons:
         access: Authorization,
         visibility: VisibilityService,
         engine: SearchEngine,
+        usage: UsageRecorder,
     ) -> None:
+        self._usage = usage
         self._context = context
         self._access = access
         self._visibility = visibility
@@ -128,13 +144,17 @@ class SearchReasons:
         *,
         server: str,
         category: str,
+        tags: Sequence[str],
         read_only: bool,
+        use: UsageFilter,
         limit: int,
         expected: str,
         viewer: Viewer,
     ) -> Explanation:
         """See `Gateway.explain_search`."""
-        asked = await self._question(phrases, server, category, viewer, read_only=read_only, limit=limit)
+        asked = await self._question(
+            phrases, server, category, viewer, tags=tags, read_only=read_only, use=use, limit=limit
+        )
         return await self._explained(asked, expected, viewer)
 
     async def try_text(
@@ -144,7 +164,9 @@ class SearchReasons:
         *,
         server: str,
         category: str,
+        tags: Sequence[str],
         read_only: bool,
+        use: UsageFilter,
         limit: int,
         viewer: Viewer,
     ) -> TrialExplanation:
@@ -153,7 +175,9 @@ class SearchReasons:
         if why := self._context.why_hidden(tool):
             raise ToolWithheldError(tool.name, f"it {why}")
         changed = with_trial(tool, trial)
-        asked = await self._question(phrases, server, category, viewer, read_only=read_only, limit=limit)
+        asked = await self._question(
+            phrases, server, category, viewer, tags=tags, read_only=read_only, use=use, limit=limit
+        )
         before = await self._explained(asked, tool.name, viewer)
         snapshot = self._context.snapshot.after(Change(tools=[changed]), _TRIAL)
         tried = replace(asked, snapshot=snapshot, index=await self._engine.trial(snapshot))
@@ -169,15 +193,23 @@ class SearchReasons:
         category: str,
         viewer: Viewer,
         *,
+        tags: Sequence[str],
         read_only: bool,
+        use: UsageFilter,
         limit: int,
     ) -> "_RankingQuestion":
+        used = await fitting_use(self._usage, use)
         there, snapshot = self._access.portion(viewer), self._context.snapshot
         await self._engine.update(snapshot)
         wanted = [readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
         reasons = there.context.reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)
-        only = replace(filter_of(there, server, category, ()), visible=visible, read_only=read_only)
+        only = replace(
+            filter_of(there, server, category, tags),
+            visible=visible,
+            read_only=read_only,
+            only=None if used is None else frozenset(used),
+        )
         return _RankingQuestion(
             phrases=list(dict.fromkeys(wanted)),
             only=only,
@@ -185,6 +217,7 @@ class SearchReasons:
             there=there,
             snapshot=snapshot,
             reasons=reasons,
+            use_note=use_note(used, there.context),
         )
 
     async def _explained(self, asked: "_RankingQuestion", expected: str, viewer: Viewer) -> Explanation:
@@ -197,6 +230,7 @@ class SearchReasons:
             limit=asked.limit,
             expected=tool,
             note=self._engine.semantics.note,
+            use_note=asked.use_note,
             reranks=self._engine.reranks and len(asked.phrases) == 1,
         )
 
@@ -298,6 +332,7 @@ class _RankingQuestion:
     there: ScopedCatalog
     snapshot: Snapshot
     reasons: Mapping[str, str]
+    use_note: str = ""
     index: "HybridIndex | None" = None
 
 

@@ -16,6 +16,7 @@ from maitred.config.subcategories import subcategories_of
 from maitred.config.taxonomy import merge_categories
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.budget import to_o200k_budget
+from maitred.disclosure.server_details import isolation_of
 from maitred.errors import ServerUnavailableError
 from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec, State
@@ -131,6 +132,8 @@ class GatewayState:
             notes=record.notes,
             withheld=_why_withheld(spec, health),
             withheld_parts=snapshot.withheld_parts.get(spec.name, 0),
+            isolation=health.cage
+            or isolation_of(spec, jails_programs=self.settings.isolation.jail != "none"),
             sharing=self.pool.sharing(spec.name),
             instances=self.pool.instances(spec.name),
         )

@@ -140,6 +140,18 @@ class UsageStatistics:
         }
         return dict(_by_calls(found))
 
+    async def of_tools(self, keys: Collection[ToolKey]) -> Mapping[ToolKey, Usage]:
+        """The use of some tools in the window of the tiers, up to now; only of those that were called.
+
+        If it cannot be read, it is that of the last computation of the tiers.
+        """
+        try:
+            return await self._usage.of_tools(keys, WINDOW_DAYS)
+        except StoreError as error:
+            log.warning("the use of tools cannot be read", reason=error.reason)
+        known = self._context.snapshot.standings
+        return {key: known[key].usage for key in keys if key in known}
+
     # --- tiers --------------------------------------------------------------------------------------------
 
     async def update_tiers(self) -> Mapping[ToolKey, ToolStanding]:

@@ -6,7 +6,7 @@ from maitred.disclosure import pages
 from maitred.disclosure.answers import SearchAnswer
 from maitred.disclosure.pages import ToolPage
 from maitred.gateway.mediation import GatewayMediation
-from maitred.gateway.search import SearchService
+from maitred.gateway.search import SearchService, ToolMatch
 from maitred.model.access import Viewer
 from maitred.model.details import Detail
 from maitred.model.usage import ANY_USE, UsageFilter
@@ -52,6 +52,17 @@ class ToolSearch:
         )
         self._mediation.needed(found.tool.server for found in answer.results)
         return answer
+
+    async def tool_match(
+        self, tags: Sequence[str] = (), use: UsageFilter = ANY_USE, *, viewer: Viewer
+    ) -> ToolMatch:
+        """What a tool must have to fit tags and limits of use, for a surface that has a list of tools.
+
+        Raises:
+            UnknownTagError: A tag is not in the vocabulary.
+            StoreError: There are limits of use, and the use of tools cannot be read.
+        """
+        return await self._finder.fitting(tags, use, viewer)
 
     async def filtered_page(
         self,

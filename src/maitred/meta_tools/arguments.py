@@ -25,6 +25,7 @@ NAMES_KEYS: Final = ("names", "name", "tool", "tools", "tool_name")
 TAG_KEYS: Final = ("tag", "tags")
 PATH_KEYS: Final = ("path", "server", "category")
 MAX_OUTPUT: Final = 1_000_000
+_MOST_KEYS: Final = 10
 
 
 class WrongArgumentError(MaitredError):
@@ -51,7 +52,7 @@ def check_keys(
         if key not in taken:
             there = f"it takes {', '.join(map(as_code, known))}"
             hint = did_you_mean(key, known, quoted=as_code, otherwise=there)
-            raise WrongArgumentError(f"`{tool}` has no argument `{key}`; {hint}")
+            raise WrongArgumentError(f"`{tool}` has no argument {as_code(key)}; {hint}")
     for keys in same:
         _one_of(given, keys)
 
@@ -254,7 +255,8 @@ def merge_arguments(asked: RequestedCall, *, tool: str, schema: Any, parameters:
             return beside
         if len(beside) == 1 and beside.keys() <= set(ARGUMENT_KEYS):
             return _object(next(iter(beside.values())))
-    names = ", ".join(map(as_code, beside))
+    names = ", ".join(map(as_code, list(beside)[:_MOST_KEYS]))
+    names += f" and {len(beside) - _MOST_KEYS:,} more" if len(beside) > _MOST_KEYS else ""
     place = "`arguments`" if asked.arguments else "`name`"
     fault = f"you sent {names} beside {place}; put the tool's parameters into `arguments`"
     raise ArgumentsError(tool, [fault], schema=parameters)

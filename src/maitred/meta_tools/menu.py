@@ -20,6 +20,7 @@ from maitred.meta_tools.search_tools import SEARCH_TOOLS
 from maitred.meta_tools.tool_info import TOOL_INFO
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
+from maitred.wording import as_code
 
 META_TOOLS: Final[dict[str, MetaTool]] = {
     tool.name: tool
@@ -114,7 +115,9 @@ def _explained(name: str, error: ToolNotFoundError) -> MaitredError:
     own = error.name.rpartition("__")[2]
     if own not in META_TOOLS:
         return error
-    return WrongArgumentError(f"`{own}` is a tool beside `{name}`: call it directly, with its own arguments")
+    return WrongArgumentError(
+        f"{as_code(own)} is a tool beside {as_code(name)}: call it directly, with its own arguments"
+    )
 
 
 def error_result(gateway: Gateway, viewer: Viewer, error: MaitredError) -> Result:

@@ -11,7 +11,7 @@ async def _answer(gateway: Gateway, request: MetaToolRequest) -> MenuText:
     detail = read.detail(request.arguments)
     names = read.texts(request.arguments, read.NAMES_KEYS)
     await gateway.warm()  # for unknown names, the index supplies the nearest ones
-    found = gateway.info(names, detail, viewer=request.viewer)
+    found = await gateway.info(names, detail, viewer=request.viewer)
     return MenuText(text=found.text, tools=found.shown)
 
 

@@ -206,7 +206,8 @@ class Health:
     """The health of a backend now. `retry_in_s` is set while its circuit breaker is open.
 
     `error` is the present fault, and `fault` its code if an operator can mend it. `ended` is the kind of its
-    last end by a fault (see `backends.base.Ending`), `last_error` the reason. `restarts` counts the starts
+    last end by a fault (see `backends.base.Ending`), `last_error` the reason. `starts` counts all its starts,
+    also those that failed, since the gateway knows it as it is; `restarts` counts those of them
     after a fault within the window of the budget. `cage` is its isolation, `since` the UTC time at which its
     state began.
     """

@@ -8,7 +8,7 @@ attempt. They are by day and tool, so memory does not grow with the calls.
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -100,6 +100,11 @@ def calls_of_server(days: int) -> str:
     A range of days would read all servers.
     """
     return f"{_CALLS_ON} ({placeholders(days)}) AND usage.server = ?"
+
+
+def calls_of_tool(days: int) -> str:
+    """The statement for the calls of one tool on so many days, by the primary key."""
+    return f"{calls_of_server(days)} AND usage.raw_name = ?"
 
 
 def _now() -> datetime:
@@ -287,6 +292,27 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
             self._past_of_servers[days], usage = await self._database.read_driver(read)
         return usage
 
+    async def of_tools(self, keys: Collection[ToolKey], days: int = 30) -> Mapping[ToolKey, Usage]:
+        """Return the usage of some tools up to now: those that were called, in every gateway here."""
+        today = self._day()
+        window = _day_names(first_day(today, max(days, figures.MONTH)), today)
+        statement = calls_of_tool(len(window))
+
+        def read(connection: DriverConnection) -> Mapping[ToolKey, list[Any]]:
+            return {
+                key: connection.execute(statement, (*window, _text(key.server), _text(key.name))).fetchall()
+                for key in keys
+            }
+
+        async with self._lock:  # as above
+            fresh = self._copy_pending()
+            kept = await self._database.read_driver(read)
+        own: dict[ToolKey, list[tuple[str, Tally]]] = defaultdict(list)
+        for (day, key), tally in fresh.calls.items():
+            own[key].append((day, tally))
+        found = {key: usage_of([*map(_tally, kept[key]), *own[key]], today, days) for key in kept}
+        return {key: usage for key, usage in found.items() if usage.calls}
+
     async def calls(self, days: int = 30) -> Mapping[ToolKey, int]:
         """The number of calls of each tool over such a window; much less work than `usage`."""
         today, known = self._day(), self._past_calls.get(days)
@@ -390,8 +416,14 @@ def _calls_since(first: str, today: date, server: str) -> tuple[str, Sequence[st
         return _CALLS, (first,)
     if count > _MOST_DAYS:
         return _CALLS_OF_SERVER, (first, _text(server))
-    days = [(today + timedelta(days=1 - back)).isoformat() for back in range(count)]
-    return calls_of_server(count), (*days, _text(server))
+    days = _day_names(first, today)
+    return calls_of_server(len(days)), (*days, _text(server))
+
+
+def _day_names(first: str, today: date) -> Sequence[str]:
+    """The days since the first one, and the day after today: clocks of other machines may be ahead."""
+    count = (today - date.fromisoformat(first)).days + 2
+    return [(today + timedelta(days=1 - back)).isoformat() for back in range(count)]
 
 
 def _past_days(

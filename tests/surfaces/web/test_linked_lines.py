@@ -174,7 +174,7 @@ async def test_one_act_has_the_same_time_everywhere_and_sums_have_names(tmp_path
         replay = await load(house, "/ui/replay", of=str(number))
         listed = words_of(await load(house, "/ui/replay"))
     for page in (activity, replay):
-        assert re.search(r'data-head="Took">&lt;1 ms</td>', row_of(page, number))
+        assert re.search(r'data-label="Took" class="number">&lt;1 ms</td>', row_of(page, number))
         assert "2 acts, work time 1 ms, elapsed time 1 min 5 s" in words_of(page)
     assert "Work time Elapsed time" in listed
     assert "2 1 ms 1 min 5 s" in listed

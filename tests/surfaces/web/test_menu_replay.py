@@ -103,7 +103,7 @@ async def load(house: House, path: str, **fields: str) -> str:
 
 
 def rows(page: str) -> list[str]:
-    return re.findall(r'<tr[^>]*>\s*<td class="number" data-head="Began">.*?</tr>', page, re.DOTALL)
+    return re.findall(r'<tr id="act-[^>]*>\s*<td[^>]*class="number">.*?</tr>', page, re.DOTALL)
 
 
 def texts_of(page: str) -> list[str]:
@@ -140,7 +140,7 @@ async def test_each_step_has_the_tokens_that_its_client_was_answered_with(worked
     """The ledger's entry in the answer says them."""
     tokens = [f"{step.meta['maitred/tokens']['answer']:,}" for step in worked.steps]
     shown = [
-        re.findall(r'<td class="number"(?: data-head="Tokens")?>([\d,]*)</td>', row)[-1]
+        re.findall(r'<td(?: data-label="Tokens")? class="number">([\d,]*)</td>', row)[-1]
         for row in rows(worked.page)
     ]
     assert shown[: len(tokens)] == tokens

@@ -22,8 +22,8 @@ WIDTH = 1_280
 MOST_BYTES = 120_000
 COLOURS = 256
 PAGES = {
-    "today": (url_of(), 860),
-    "servers": (url_of("servers"), 940),
+    "today": (url_of(), 940),
+    "servers": (url_of("servers"), 980),
     "search": (url_of("search", q="who broke the build", expected="github__list_commits"), 940),
     "approval": (url_of("approvals", "slack"), 900),
 }

@@ -101,7 +101,7 @@ async def test_a_tool_is_switched_off_and_on_again(house: House) -> None:
     only_off = words_of(await page(me, only="off"))
     cost = house.gateway.tool("shop", "refund", LOCAL_USER).cost_tokens
     assert cost > 0
-    assert f"their definitions would have {cost} tokens, if they were on" in only_off
+    assert f"1 tool of 5; its definition would have {cost} tokens, if it was on" in only_off
     with pytest.raises(ToolWithheldError, match="switched off"):
         await house.gateway.call(ToolCall(name="shop__refund", arguments={}), viewer=agent("ann"))
     found = await house.gateway.search(["pays money back"], viewer=agent("ann"))

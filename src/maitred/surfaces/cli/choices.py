@@ -31,6 +31,7 @@ from maitred.surfaces.cli.console import (
     run,
 )
 from maitred.wiring import open_auditing
+from maitred.wording import quote_input
 
 _CHANGES: Mapping[str, tuple[ToolChange, str]] = {
     "off": (ToolChange(enabled=False), "Switched off {name}, in {path}."),
@@ -121,7 +122,7 @@ def _change(settings: Settings, path: Path, viewer: Viewer, wanted: Sequence[tup
     for (what, name), tool in zip(wanted, found, strict=True):
         before, decisions = changes.get(tool.key, ToolChange()), _CHANGES[what][0].decisions
         if before.decisions.keys() & decisions:
-            raise ConfigError("maitred tools", [f"{name!r} is decided about more than once"])
+            raise ConfigError("maitred tools", [f"{quote_input(name)} is decided about more than once"])
         changes[tool.key] = replace(before, **decisions)
     for key, change in changes.items():
         change_choices(path, key, change.values)

@@ -34,7 +34,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
 from maitred.wiring import make_grants, open_gateway, single_error
-from maitred.wording import did_you_mean
+from maitred.wording import did_you_mean, quote_input
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e\n\t]*")
 _BYTES: Final = bytes(range(0x80, 0x100)).decode("ascii", "surrogateescape")
@@ -127,7 +127,7 @@ def check_servers(settings: Settings, names: Iterable[str]) -> None:
         ConfigError: It lists all unknown names, each with the nearest known one.
     """
     faults = [
-        f"there is no server {name!r}{did_you_mean(name, settings.servers, lead='; ')}"
+        f"there is no server {quote_input(name)}{did_you_mean(name, settings.servers, lead='; ')}"
         for name in sorted(set(names) - set(settings.servers))
     ]
     if faults:

@@ -39,7 +39,7 @@ from maitred.surfaces.cli.console import (
     visible,
 )
 from maitred.wiring import open_auditing
-from maitred.wording import count_of
+from maitred.wording import count_of, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -227,7 +227,9 @@ def _choose(
     """Write choices into the configuration file, after a check that all tools exist."""
     names = [*chosen["accept"], *chosen["reject"], *unset]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ConfigError("maitred mediate", [f"{name!r} is chosen more than once" for name in twice])
+        raise ConfigError(
+            "maitred mediate", [f"{quote_input(name)} is chosen more than once" for name in twice]
+        )
     found = run(lambda: find_tools(settings, names, viewer))
     keys = dict(zip(names, (tool.key for tool in found), strict=True))
     acts = [(choice, keys[name]) for choice in chosen for name in chosen[choice]]

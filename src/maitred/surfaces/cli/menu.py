@@ -44,7 +44,7 @@ from maitred.surfaces.cli.filters import (
     UsedWithinOption,
     use_of,
 )
-from maitred.wording import count_of, did_you_mean
+from maitred.wording import count_of, did_you_mean, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -237,10 +237,10 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
     faults = []
     for pair, (name, category) in zip(choose, pairs, strict=True):
         if not name:
-            faults.append(f"{pair!r} must be TOOL=CATEGORY")
+            faults.append(f"{quote_input(pair)} must be TOOL=CATEGORY")
         elif category not in known:
             hint = did_you_mean(category, known, otherwise=f"there are {', '.join(known)}")
-            faults.append(f"{category!r} is no category; {hint}")
+            faults.append(f"{quote_input(category)} is no category; {hint}")
     if faults:
         raise ConfigError("--set", faults)
     tools = run(lambda: find_tools(settings, [*(name for name, _ in pairs), *unset], LOCAL_USER))

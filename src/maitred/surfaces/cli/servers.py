@@ -26,7 +26,7 @@ from maitred.surfaces.cli.console import (
     visible,
 )
 from maitred.surfaces.cli.session import command_line
-from maitred.wording import count_of, one_of
+from maitred.wording import count_of, one_of, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import ServerStatus
@@ -128,6 +128,6 @@ def _pairs(option: str, values: list[str]) -> dict[str, str]:
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key:
-            raise ConfigError(option, [f"{value!r} must be KEY=VALUE"])
+            raise ConfigError(option, [f"{quote_input(value)} must be KEY=VALUE"])
         pairs[key] = text
     return pairs

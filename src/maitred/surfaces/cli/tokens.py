@@ -21,6 +21,7 @@ from maitred.surfaces.cli.console import (
     run,
 )
 from maitred.wiring import open_tokens
+from maitred.wording import quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.access.token_store import TokenRecord
@@ -132,7 +133,7 @@ def _lifetime(text: str) -> timedelta | None:
         return None
     found = _LIFETIME.fullmatch(text)
     if found is None:
-        raise ConfigError("--expires", [f"{text!r} is no time; write it as 30d, 12h or 90m"])
+        raise ConfigError("--expires", [f"{quote_input(text)} is no time; write it as 30d, 12h or 90m"])
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 

@@ -28,7 +28,7 @@ from maitred.surfaces.cli.filters import (
     UsedWithinOption,
     use_of,
 )
-from maitred.wording import one_of
+from maitred.wording import one_of, quote_input
 
 DetailOption = Annotated[
     str, typer.Option("--detail", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
@@ -88,7 +88,7 @@ def search(
 def _level(detail: str, *, full: bool) -> Detail:
     """The level of detail that the options ask for."""
     if detail and detail not in DETAILS:
-        raise ConfigError("--detail", [f"is {one_of([*DETAILS])}, not {detail!r}"])
+        raise ConfigError("--detail", [f"is {one_of([*DETAILS])}, not {quote_input(detail)}"])
     if full and detail not in ("", "full"):
         raise ConfigError("--full", [f"means --detail full; you also asked for --detail {detail}"])
     return "full" if full else detail or "brief"
@@ -133,7 +133,7 @@ def info(
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:
-            answer = gateway.info(names, level, viewer=viewer)
+            answer = await gateway.info(names, level, viewer=viewer)
             snapshot = gateway.catalog(viewer)
         if as_json:
             print_json([snapshot.definition(tool) for tool in answer.tools])

@@ -30,6 +30,7 @@ from maitred.surfaces.daemon.handshake import MOST_BYTES, decode_line, encode_li
 from maitred.surfaces.daemon.pages import PagesOnDemand
 from maitred.surfaces.daemon.sockets import Kind, peer_uid
 from maitred.surfaces.mcp.wire import Wire
+from maitred.wording import quote_input
 
 log = structlog.get_logger(__name__)
 
@@ -149,7 +150,11 @@ class SocketServer:
                 wire.write(encode_line({"maitred": "stopping", "pid": os.getpid()}))
                 self._stop()
             else:
-                wire.write(encode_line({"maitred": "refused", "why": f"{wants!r} is not for this gateway"}))
+                wire.write(
+                    encode_line(
+                        {"maitred": "refused", "why": f"{quote_input(wants)} is not for this gateway"}
+                    )
+                )
         except MaitredError as error:
             wire.write(encode_line({"maitred": "refused", "why": str(error)}))
 

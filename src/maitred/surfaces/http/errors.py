@@ -18,6 +18,7 @@ from starlette.routing import Route
 from maitred.errors import MaitredError, NotAllowedError
 from maitred.surfaces.encoding import encode
 from maitred.surfaces.error_status import status_of
+from maitred.wording import shorten_middle
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +33,8 @@ _CODES: Final = {
     413: "body_too_large",
 }
 _NOT_ALLOWED: Final = 405
+_MOST_FAULTS: Final = 10
+_MOST_FAULT: Final = 240
 _TEXTS: Final = {404: "there is nothing at this address", 405: "this address does not take this method"}
 
 
@@ -70,8 +73,13 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        malformed = any(one["type"] == "json_invalid" for one in error.errors())
+        every = error.errors()
+        places = [".".join(map(str, one["loc"])) for one in every[:_MOST_FAULTS]]
+        faults = [
+            shorten_middle(f"{place}: {one['msg']}", _MOST_FAULT)
+            for place, one in zip(places, every, strict=False)
+        ]
+        malformed = any(one["type"] == "json_invalid" for one in every)
         code = "json_invalid" if malformed else "request_invalid"
         return Refusal(400 if malformed else 422, code, "\n".join(faults), faults=faults)
 

@@ -56,6 +56,7 @@ _USAGE: Final = {
     "p95_ms": 8.0,
     "calls_7d": 12,
     "calls_30d": 40,
+    "last_used": "2026-03-01T09:41:00+00:00",
 }
 _SPENDING: Final = {
     "day": "2026-03-01",

@@ -118,7 +118,7 @@ class ToolPageResponse(BaseModel):
 
 
 class ToolUsage(BaseModel):
-    """How a tool was used when the tiers were last computed."""
+    """How a tool was used in the last 30 days, up to now."""
 
     calls: Count
     success_rate: Share
@@ -126,6 +126,7 @@ class ToolUsage(BaseModel):
     p95_ms: float
     calls_7d: Count
     calls_30d: Count
+    last_used: str = Field(description="When its last call ended, in UTC.")
 
 
 class OriginalResponse(BaseModel):

@@ -137,8 +137,8 @@ def _add_tool(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         """The definition as its server wrote it, its place in the menu, and how it was used."""
         viewer = viewer_of(request)
         found = gateway.tool(unquote(server), unquote(tool), viewer)
-        described = gateway.tool_json(found, viewer)
-        return pages.answer(request, lambda: described, keep=not described["withheld"])
+        described = await gateway.tool_json(found, viewer)
+        return pages.answer(request, lambda: described, keep=False)  # its use is that of this moment
 
 
 def _add_call(app: FastAPI, gateway: Gateway) -> None:

@@ -15,6 +15,7 @@ from maitred.gateway import Gateway
 from maitred.model.access import Viewer
 from maitred.surfaces.mcp.prompt_definitions import DEFINITIONS, FIND_TOOL, TASK
 from maitred.surfaces.mcp.resources import TEMPLATES
+from maitred.wording import quote_input
 
 MOST: Final = 100
 """How many values the protocol allows in one answer."""
@@ -40,7 +41,7 @@ class OwnCompletions:
         if kind is None:
             return None
         if argument != ("id" if kind == "result" else "name"):
-            raise MCPError(INVALID_PARAMS, f"{template} has no variable {argument!r}")
+            raise MCPError(INVALID_PARAMS, f"{template} has no variable {quote_input(argument)}")
         return matching_values(self._names(kind, viewer), typed)
 
     def _names(self, kind: str, viewer: Viewer) -> Sequence[str]:

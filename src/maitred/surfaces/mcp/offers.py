@@ -42,6 +42,7 @@ from maitred.surfaces.mcp.parked_calls import ParkableRequest, ParkedCalls
 from maitred.surfaces.mcp.prompts import OwnPrompts
 from maitred.surfaces.mcp.resources import OwnResources
 from maitred.surfaces.mcp.result_shape import for_revision
+from maitred.wording import quote_input
 
 _ENVELOPE: Mapping[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
@@ -87,7 +88,7 @@ def read_cursor(cursor: str | None) -> str:
         return base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True).decode("ascii")
     except (ValueError, binascii.Error):
         raise MCPError(
-            INVALID_PARAMS, f"{cursor!r} is not a cursor of this server; list from the start"
+            INVALID_PARAMS, f"{quote_input(cursor)} is not a cursor of this server; list from the start"
         ) from None
 
 

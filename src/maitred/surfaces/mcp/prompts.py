@@ -80,7 +80,7 @@ class OwnPrompts:
         answer = await self._gateway.search([task], viewer=viewer)
         messages = [_text(f"Find a tool for this task: {task}\n\nWhat search found:\n{answer.text}")]
         if answer.band in _FOUND and answer.results:
-            messages.append(_attached(self._resources.tool(answer.results[0].tool, viewer)))
+            messages.append(_attached(await self._resources.tool(answer.results[0].tool, viewer)))
         return messages
 
     async def _status(self, viewer: Viewer) -> str:

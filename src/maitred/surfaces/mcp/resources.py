@@ -212,7 +212,7 @@ class OwnResources:
             case "chains", ["guide"]:
                 return self._guide(viewer)
             case "tool", [str(name)] if name:
-                return replace(self.tool(await self._find(name, viewer), viewer), uri=uri)
+                return replace(await self.tool(await self._find(name, viewer), viewer), uri=uri)
             case "server", [str(name)] if name:
                 return self._server(uri, name, viewer)
         raise ResourceNotFoundError(uri)
@@ -240,11 +240,12 @@ class OwnResources:
             await self._gateway.warm()  # the error for an unknown name lists the nearest, by the index
             return self._gateway.find(name, viewer)
 
-    def tool(self, tool: Tool, viewer: Viewer) -> Content:
+    async def tool(self, tool: Tool, viewer: Viewer) -> Content:
         """Everything about one tool."""
         uri = f"maitred://tool/{quote(tool.name, safe='')}"
-        text = compact(self._gateway.tool_json(tool, viewer))
-        usage = usage_hint(self._gateway.catalog(viewer), [tool])
+        known = await self._gateway.tool_json(tool, viewer)
+        text, used = compact(known), known["usage"] or {}
+        usage = {key: used[key] for key in ("calls", "success_rate", "last_used") if used}
         modified = self._newest(viewer, tool.server)
         return Content(uri=uri, mime_type=_JSON, text=text, modified=modified, usage=usage)
 

@@ -43,6 +43,7 @@ from maitred.surfaces.mcp.parked_calls import ParkableRequest, ParkedCalls
 from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call
 from maitred.surfaces.mcp.task_support import CAPABILITY, wanted_task
 from maitred.surfaces.mcp.tasks import TaskHandler
+from maitred.wording import quote_input
 
 Context = ServerRequestContext[Any, Any]
 
@@ -192,7 +193,9 @@ class McpSurface:
 
     async def _never_called(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Registered so that the server announces tools; the middleware intercepts every call."""
-        raise MCPError(INTERNAL_ERROR, f"the call of {params.name!r} on {ctx.method} was not intercepted")
+        raise MCPError(
+            INTERNAL_ERROR, f"the call of {quote_input(params.name)} on {ctx.method} was not intercepted"
+        )
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
         after = read_cursor(params.cursor if params else None)

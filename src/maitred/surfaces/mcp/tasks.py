@@ -29,6 +29,7 @@ from maitred.surfaces.mcp.identity import Viewers
 from maitred.surfaces.mcp.list_pages import write_cursor
 from maitred.surfaces.mcp.offers import read_cursor
 from maitred.surfaces.mcp.task_support import HANDSHAKE_VERSION, capabilities_of, check_extension
+from maitred.wording import quote_input
 
 Context = ServerRequestContext[Any, Any]
 
@@ -75,7 +76,7 @@ class TaskHandler:
         _only_handshake(ctx)
         after = read_cursor(params.cursor)
         if after and not after.isdecimal():
-            raise MCPError(INVALID_PARAMS, f"{params.cursor!r} is not a cursor of tasks/list")
+            raise MCPError(INVALID_PARAMS, f"{quote_input(params.cursor)} is not a cursor of tasks/list")
         with _errors():
             states, last = await self._tasks(ctx).list(int(after or 0))
         page: dict[str, Any] = {"tasks": [for_handshake(state) for state in states]}

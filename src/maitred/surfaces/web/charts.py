@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from maitred.surfaces.web.text import mark_hidden, shorten
 
 _WIDTH: Final = 720
-_HEIGHT: Final = 220
+_HEIGHT: Final = 200
 _LEFT: Final = 56
 _RIGHT: Final = 8
 _TOP: Final = 8

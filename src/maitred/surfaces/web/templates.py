@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -10,7 +11,7 @@ from shlex import quote as shell
 from typing import Any, Final
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from maitred.surfaces.web import charts
 from maitred.surfaces.web.audit_words import act_text, outcome_text, outcome_tone
@@ -18,7 +19,7 @@ from maitred.surfaces.web.durations import duration_text
 from maitred.surfaces.web.events import server_fragment
 from maitred.surfaces.web.screen import BASE, url_of
 from maitred.surfaces.web.text import area_text, as_markup, as_words, field_text, safe_text
-from maitred.wording import count_of
+from maitred.wording import count_of, noun_of
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s|\n")
 TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -78,6 +79,29 @@ def first_sentence(text: str) -> str:
     return _SENTENCE.split(text.strip()[:1_000], maxsplit=1)[0]
 
 
+_CELL: Final = re.compile(r"<tr\b|<(td|th)\b([^>]*>)(\s*</t)?")
+
+
+def add_labels(rows: Markup, heads: Sequence[str]) -> Markup:
+    """The rows of a table, in which each cell that is not empty has the head of its column as its label.
+
+    The style sheet shows the labels where there is no room for columns.
+    """
+    at = 0
+
+    def with_label(found: re.Match[str]) -> str:
+        nonlocal at
+        if not found[1]:
+            at = 0
+            return found[0]
+        head, at = heads[at] if at < len(heads) else "", at + 1
+        if found[1] == "th" or found[3] is not None:
+            return found[0]
+        return f'<td data-label="{escape(head)}"{found[2]}'
+
+    return Markup(_CELL.sub(with_label, str(rows)))  # noqa: S704  # rows are escaped
+
+
 @cache
 def environment() -> Environment:
     """The templates with their filters and functions; an unknown name in a template is a fault."""
@@ -111,6 +135,8 @@ def environment() -> Environment:
         "url": link,
         "static": static_url,
         "count": count_of,
+        "noun": noun_of,
+        "add_labels": add_labels,
         "chart": charts,
     }
     return made

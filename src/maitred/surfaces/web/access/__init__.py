@@ -1,4 +1,4 @@
-"""Access: tokens with their roles and scopes, and the catalog as the bearer of a token sees it.
+"""Access: tokens with their roles and scopes, the catalog as a bearer sees it, and the allow list.
 
 A token is shown once, on the page after it was made, and is in no address and in no storage of a browser.
 To add a limit to the form, read its field in `create`; the gateway checks it.
@@ -14,6 +14,7 @@ from maitred.access.token_store import TokenRecord
 from maitred.access.tokens import TokenRequest, token_state
 from maitred.errors import ConfigError, TokenNotFoundError
 from maitred.model.access import LEAST, ROLES, Scope, Viewer
+from maitred.surfaces.web.access.allow_list import add_pattern, remove_pattern, view_allow_list
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
 
 _LIFETIME: Final = re.compile(r"([1-9][0-9]{0,4})([hd])")
@@ -129,13 +130,16 @@ async def revoke(visit: Visit, _: Form) -> str:
 SCREEN: Final = WebScreen(
     title="Access",
     role="admin",
-    summary="tokens, roles and scopes",
+    summary="tokens, roles and scopes; the allow list of registration",
     pages=[
         ScreenPage(path="access", template="access/access.html", view=view_tokens),
+        ScreenPage(path="access/allow", template="access/allow.html", view=view_allow_list),
         ScreenPage(path="access/{token}", template="access/as.html", view=view_as),
     ],
     actions=[
         Action(path="access/create", act=create),
+        Action(path="access/allow/add", act=add_pattern),
+        Action(path="access/allow/remove", act=remove_pattern),
         Action(path="access/{token}/revoke", act=revoke),
     ],
 )

@@ -75,6 +75,7 @@ async def view_inbox(visit: Visit) -> Mapping[str, Any]:
         "calls": await held_calls_of(visit),
         "waiting": [(case, _needs(case)) for case in cases if case.awaits],
         "others": [case for case in cases if not case.awaits],
+        "may_configure": visit.gateway.is_allowed(visit.viewer, "configure"),
     }
 
 
@@ -158,10 +159,8 @@ async def _why_unread(visit: Visit, form: Form) -> str:
     if case.refused and not form.text("again"):
         return f"Nothing was approved: {refusal_text(case.refused)}. Read it again, and approve it then."
     if unread := wanted - set(form.every("read")):
-        parts_text = f"{len(unread):,} of {count_of(len(wanted), 'part')}"
-        return (
-            f"Nothing was approved: {parts_text} {'was' if len(unread) == 1 else 'were'} not on screen yet."
-        )
+        of_all = f"{len(unread)} of {count_of(len(wanted), 'part')}"
+        return f"Nothing was approved: {of_all} {'was' if len(unread) == 1 else 'were'} not on screen yet."
     if not (manifest.is_whole and all(part.is_whole for part in parts)):
         return f"Some of it is too large for a page. Use `maitred approve {shell(server)}`."
     return ""

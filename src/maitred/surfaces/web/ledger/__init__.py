@@ -106,7 +106,7 @@ def _catalog_view(tools: Sequence[Tool], opened: frozenset[str]) -> CatalogView:
         picture=icicle(
             catalog(tools, opened),
             title="Tokens of the catalog by category, server and tool",
-            desc=f"{number:,} of {len(tools):,} tools were called in 90 days.",
+            desc=f"Called in 90 days: {number:,} of {count_of(len(tools), 'tool')}.",
         ),
         groups=[
             (

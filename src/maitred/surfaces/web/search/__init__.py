@@ -5,24 +5,30 @@ To add a reason, put it into `maitred.search.reasons`, and print it in `search.h
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from maitred.errors import ConfigError, ToolNotFoundError, ToolWithheldError
+from maitred.errors import ConfigError, ToolNotFoundError, ToolWithheldError, UnknownTagError
 from maitred.evaluation.labelled_queries import LabelledQuery, parse_queries
 from maitred.evaluation.runner import QueryResult, ask, quality
 from maitred.gateway import MAX_LIMIT, Explanation, TrialExplanation, TrialText
 from maitred.model.tools import Tool
+from maitred.surfaces.web.narrowing import NarrowingFields, narrowing_of
 from maitred.surfaces.web.outcomes import Outcomes
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
+from maitred.wording import count_of
 
 _MOST_PHRASES: Final = 10
 _MOST_QUERIES: Final = 500
 _LIMIT: Final = 5
 _KS: Final = (1, 3, 5, 10)
 _MISSES: Final = 100
-_FIELDS: Final = ("q", "server", "category", "read_only", "limit", "expected")
+_FIELDS: Final = (
+    *("q", "server", "category", "read_only", "limit", "expected"),
+    *("tag", "max_latency_ms", "min_success", "used_within"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,7 @@ class SearchQuestion:
     read_only: bool
     limit: int
     expected: str
+    narrow: NarrowingFields = field(default_factory=NarrowingFields)
 
     @property
     def fields(self) -> dict[str, str | int]:
@@ -46,6 +53,7 @@ class SearchQuestion:
             "read_only": "yes" if self.read_only else "",
             "limit": self.limit if self.limit != _LIMIT else "",
             "expected": self.expected,
+            **self.narrow.fields,
         }
 
     @property
@@ -54,7 +62,9 @@ class SearchQuestion:
         return {
             "server": self.server,
             "category": self.category,
+            "tags": self.narrow.tags,
             "read_only": self.read_only,
+            "use": self.narrow.use,
             "limit": self.limit,
         }
 
@@ -64,6 +74,7 @@ class SearchQuestion:
         parts = [
             *(["--server", self.server] if self.server else []),
             *(["--category", self.category] if self.category else []),
+            *self.narrow.options,
             *(["--read-only"] if self.read_only else []),
             *(["--limit", str(self.limit)] if self.limit != _LIMIT else []),
         ]
@@ -80,6 +91,7 @@ def question_of(query: Form) -> SearchQuestion:
         read_only=query.text("read_only") == "yes",
         limit=max(query.number("limit", _LIMIT, most=MAX_LIMIT), 1),
         expected=query.text("expected")[:300],
+        narrow=narrowing_of(query),
     )
 
 
@@ -89,7 +101,12 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     values: dict[str, Any] = {
         "asked": asked,
         "servers": sorted(visit.gateway.server_names(visit.viewer)),
-        "categories": [line.category.name for line in visit.gateway.categories(visit.viewer).lines],
+        "categories": [
+            (line.category.name, line.tools, list(line.parts.items()))
+            for line in visit.gateway.categories(visit.viewer).lines
+        ],
+        "tags": _tags(visit),
+        "faults": asked.narrow.faults,
         "expected_fault": "",
         "found": None,
         "answer": "",
@@ -100,16 +117,25 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "mode": visit.gateway.mode(),
         "disclosure": visit.gateway.settings.disclosure,
     }
-    if asked.phrases:
-        values |= await _searched(visit, asked)
+    if asked.phrases and not asked.narrow.faults:
+        try:
+            values |= await _searched(visit, asked)
+        except UnknownTagError as error:
+            values["faults"] = error.faults
     if name := query.text("edit"):
         tool = visit.gateway.find(name, visit.viewer)
         if tool.withheld:
             raise ToolWithheldError(tool.name, f"it {tool.withheld}")
-        values["edited"] = _edited(visit, tool)
-        if "description" in query.names() and asked.phrases:
+        values["edited"] = await _edited(visit, tool)
+        if "description" in query.names() and asked.phrases and not values["faults"]:
             values["trial"] = await _tried(visit, asked, values["edited"]["trial"])
     return values
+
+
+def _tags(visit: Visit) -> Sequence[tuple[str, int]]:
+    """The tags of the tools that the viewer may see with the number of tools, the most used first."""
+    counts = Counter(tag for tool in visit.gateway.visible_tools(visit.viewer) for tag in tool.placement.tags)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 async def _searched(visit: Visit, asked: SearchQuestion) -> Mapping[str, Any]:
@@ -133,13 +159,13 @@ async def _searched(visit: Visit, asked: SearchQuestion) -> Mapping[str, Any]:
     }
 
 
-def _edited(visit: Visit, tool: Tool) -> Mapping[str, Any]:
+async def _edited(visit: Visit, tool: Tool) -> Mapping[str, Any]:
     """The texts of a tool to edit: those of the trial, or else its present ones."""
     query = visit.query
     present = tool.use_cases or (tool.mending.use_cases if tool.mending else ())
     is_tried = "description" in query.names()
     description = query.raw("description") if is_tried else tool.description
-    read = visit.gateway.info([tool.name], "brief", viewer=visit.viewer).text
+    read = (await visit.gateway.info([tool.name], "brief", viewer=visit.viewer)).text
     cases = query.raw("use_cases").split("\n") if is_tried else present
     return {
         "tool": tool,
@@ -229,7 +255,7 @@ async def measure(visit: Visit, form: Form) -> str:
     queries = parse_queries(form.raw("set"), ids.values(), source="the set")
     if len(queries) > _MOST_QUERIES:
         raise ConfigError(
-            "the set", [f"has {len(queries):,} queries; a page measures {_MOST_QUERIES} at most"]
+            "the set", [f"has {count_of(len(queries), 'query')}; a page measures {_MOST_QUERIES} at most"]
         )
     async with visit.memory.trials:
         results = await ask(gateway, ids, queries, limit=max(_KS), viewer=viewer)

@@ -14,12 +14,13 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from maitred.gateway import ServerStatus
+from maitred.model.servers import Share
 from maitred.model.transports import is_judged
 from maitred.model.usage import Usage
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
 from maitred.surfaces.web.servers.live_map import live_map
 from maitred.surfaces.web.servers.recent_use import MOST_LINES, RecentUse, recent_use
-from maitred.surfaces.web.servers.trouble import Tone, state_text, tone_of, trouble_of
+from maitred.surfaces.web.servers.trouble import Tone, isolation_text, state_text, tone_of, trouble_of
 from maitred.surfaces.web.templates import render
 from maitred.wording import count_of
 
@@ -27,6 +28,13 @@ _DAYS: Final = 30
 _LINES: Final = 60
 _RECENT: Final = 100
 _MOST_ROWS: Final = 2_000
+_SHARED: Final[Mapping[Share, str]] = {
+    "all": "all clients",
+    "project": "one project",
+    "client": "one client",
+    "principal": "one principal",
+}
+"""Who shares one process of a server, or one session with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +51,7 @@ class ServerRow:
     tokens: int
     calls: int
     p95_ms: float
-    cage: str
+    isolation: str
     share: str
 
     @property
@@ -69,7 +77,7 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         "most_lines": MOST_LINES,
         "map": live_map(servers, recent),
         "is_audited": visit.gateway.settings.audit.enabled,
-        "running": sum(tone_of(one) == "good" for one in servers),
+        "running": sum(one.is_running for one in servers),
         "tokens": sum(one.cost_tokens for one in servers),
     }
 
@@ -87,8 +95,8 @@ def _row(status: ServerStatus, use: Usage | None, recent: RecentUse | None) -> S
         tokens=status.cost_tokens,
         calls=use.calls if use else 0,
         p95_ms=use.p95_ms if use else 0.0,
-        cage=status.health.cage,
-        share=status.sharing.share,
+        isolation=isolation_text(status),
+        share=_SHARED[status.sharing.share],
     )
 
 
@@ -105,6 +113,9 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
         "page_title": f"{name} · Servers",
         "server": status,
         "state_text": state_text(status),
+        "isolation": isolation_text(status),
+        "shared_by": _SHARED[status.sharing.share],
+        "window_minutes": round(visit.gateway.settings.supervision.window_s / 60),
         "tone": tone_of(status),
         "case": case,
         "trouble": trouble_of(status, awaits=bool(case and case.awaits), lines=lines),

@@ -7,6 +7,7 @@ from typing import Literal
 
 from maitred.gateway import ServerStatus
 from maitred.model.servers import State
+from maitred.model.transports import reach_of
 from maitred.surfaces.advice import advice
 
 Tone = Literal["good", "warn", "bad", "quiet"]
@@ -66,6 +67,14 @@ def tone_of(status: ServerStatus) -> Tone:
     if status.withheld or status.health.state is State.SUSPENDED or status.withheld_parts:
         return "warn"
     return "bad" if status.unwell else "quiet"
+
+
+def isolation_text(status: ServerStatus) -> str:
+    """In what the processes of a server run, or will when it starts."""
+    if status.isolation:
+        return status.isolation
+    reach = reach_of(status.spec.transport)
+    return "runs elsewhere" if reach == "network" else "in the gateway" if reach == "internal" else "none"
 
 
 def state_text(status: ServerStatus) -> str:

@@ -4,17 +4,19 @@ A person who may configure switches a tool off, pins it or moves it; `Gateway.ch
 are edited on the Search screen. To add a filter, read its field in `view_all`, and add it to `tools.html`.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from maitred.config.taxonomy import merge_categories
-from maitred.errors import ConfigError
-from maitred.gateway import Gateway, ToolChange
+from maitred.errors import ConfigError, UnknownTagError
+from maitred.gateway import Gateway, ToolChange, ToolMatch
 from maitred.model.access import Viewer
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import Tool
+from maitred.surfaces.web.narrowing import NarrowingFields, narrowing_of
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
 
 _PAGE: Final = 100
@@ -48,24 +50,30 @@ _ONLY: Final[Mapping[str, tuple[str, Callable[[ToolRow], bool]]]] = {
 
 
 async def view_all(visit: Visit) -> Mapping[str, Any]:
-    """The tools of a category, of a server, or with words in their names; all of them without a choice."""
+    """The tools of a category, of a server, with words in their names, with tags, or by their use."""
     query, may_change = visit.query, visit.gateway.is_allowed(visit.viewer, "configure")
     category, server, words = query.text("category"), query.text("server"), query.text("q")[:200]
     kinds = {name: text for name, (text, _) in _ONLY.items() if may_change or name != "off"}
     only = query.text("only") if query.text("only") in kinds else ""
     listed = _listed(visit, may_change=may_change)
-    chosen = listed.rows
-    if category or server or words or only:
+    narrow, match = await _narrowed(visit)
+    chosen = listed.rows if match else []
+    if match and (category or server or words or only or narrow.is_set):
         chosen = [
             row
             for row in chosen
-            if _is_chosen(row.tool, category, server, words.casefold().split())
+            if _is_chosen(row.tool, listed.place(category), server, words.casefold().split())
             and (not only or _ONLY[only][1](row))
+            and match.fits(row.tool)
         ]
     start = query.number("from", most=len(chosen))
-    more = start + _PAGE < len(chosen)
-    fields = {"category": category, "server": server, "q": words, "only": only}
+    fields = {"category": category, "server": server, "q": words, "only": only, **narrow.fields}
+    shown = chosen[start : start + _PAGE]
     return {
+        "narrow": narrow,
+        "tags": listed.tags,
+        "usage": await visit.gateway.tool_usage([row.tool for row in shown], visit.viewer),
+        "command_line": _command(category, server, only, narrow),
         "categories": listed.categories,
         "servers": listed.servers,
         "category": category,
@@ -74,24 +82,59 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         "only": only,
         "kinds": kinds,
         "total": len(listed.rows),
-        "mode": visit.gateway.mode(),
-        "disclosure": visit.gateway.settings.disclosure,
+        **_agents(visit.gateway),
         "found": len(chosen),
         "first": start,
-        "rows": chosen[start : start + _PAGE],
+        "rows": shown,
         "tokens": sum(row.tool.cost_tokens for row in chosen if row.choice.enabled or only == "off"),
         "newer": url_of("tools", **fields) if start else "",
-        "older": url_of("tools", **fields, **{"from": start + _PAGE}) if more else "",
+        "older": url_of("tools", **fields, **{"from": start + _PAGE}) if start + _PAGE < len(chosen) else "",
     }
+
+
+def _agents(gateway: Gateway) -> Mapping[str, Any]:
+    """What agents get in their list, for a remark about it."""
+    return {"mode": gateway.mode(), "disclosure": gateway.settings.disclosure}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolList:
-    """All tools for a viewer by name, and how many there are of each category and server."""
+    """All tools for a viewer by name, and how many there are of each category, server and tag.
+
+    A category has its sub-categories with their numbers.
+    """
 
     rows: Sequence[ToolRow]
-    categories: Sequence[tuple[str, int]]
+    categories: Sequence[tuple[str, int, Sequence[tuple[str, int]]]]
     servers: Sequence[tuple[str, int]]
+    tags: Sequence[tuple[str, int]]
+
+    def place(self, name: str) -> tuple[str, str]:
+        """The category and the sub-category that a name means; a category goes before a sub-category."""
+        if not name or any(name == one for one, _, _ in self.categories):
+            return name, ""
+        of = [one for one, _, parts in self.categories if any(name == part for part, _ in parts)]
+        return (of[0], name) if of else (name, "")
+
+
+async def _narrowed(visit: Visit) -> tuple[NarrowingFields, ToolMatch | None]:
+    """The fields of the form, and the tools that they choose; nothing if a field means nothing."""
+    narrow = narrowing_of(visit.query)
+    if narrow.faults:
+        return narrow, None
+    try:
+        return narrow, await visit.gateway.tool_match(narrow.tags, narrow.use, viewer=visit.viewer)
+    except UnknownTagError as error:
+        return replace(narrow, faults=error.faults), None
+
+
+def _command(category: str, server: str, only: str, narrow: NarrowingFields) -> str:
+    """The command that prints the same, or the nearest to it."""
+    if only:
+        return "maitred tools"
+    if path := f"category/{category}" if category else f"server/{server}" if server else "":
+        return shlex.join(["maitred", "menu", path, *narrow.options])
+    return "maitred categories --tags"
 
 
 def _listed(visit: Visit, *, may_change: bool) -> ToolList:
@@ -103,17 +146,28 @@ def _listed(visit: Visit, *, may_change: bool) -> ToolList:
 
     def work_out() -> ToolList:
         tools.sort(key=lambda tool: tool.name)
+        categories = _counts(tool.placement.category for tool in tools)
         return ToolList(
             rows=[ToolRow(tool=tool, choice=choices.get(tool.key, _NOTHING_CHOSEN)) for tool in tools],
-            categories=_counts(tool.placement.category for tool in tools),
+            categories=[(name, number, _parts(tools, name)) for name, number in categories],
             servers=_counts(tool.server for tool in tools),
+            tags=_counts(tag for tool in tools for tag in tool.placement.tags),
         )
 
     return visit.memory.keep(("tools", viewer.grant), (tuple(tools), choices), work_out)
 
 
-def _is_chosen(tool: Tool, category: str, server: str, words: Sequence[str]) -> bool:
-    if (category and tool.placement.category != category) or (server and tool.server != server):
+def _parts(tools: Sequence[Tool], category: str) -> Sequence[tuple[str, int]]:
+    """The sub-categories of a category with the number of tools in each."""
+    placements = [tool.placement for tool in tools if tool.placement.category == category]
+    return _counts(one.subcategory for one in placements if one.subcategory)
+
+
+def _is_chosen(tool: Tool, place: tuple[str, str], server: str, words: Sequence[str]) -> bool:
+    (category, part), own = place, tool.placement
+    if (category and own.category != category) or (part and own.subcategory != part):
+        return False
+    if server and tool.server != server:
         return False
     text = f"{tool.name} {tool.title}".casefold() if words else ""
     return all(word in text for word in words)
@@ -127,7 +181,7 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
     """One tool: what agents read of it at each level of detail, its definition, its use, and decisions."""
     gateway, viewer = visit.gateway, visit.viewer
     tool = gateway.tool(visit.path["server"], visit.path["tool"], viewer)
-    known = gateway.tool_json(tool, viewer)
+    known = await gateway.tool_json(tool, viewer)
     choice = gateway.tool_choices(viewer).get(tool.key, _NOTHING_CHOSEN)
     spec = gateway.settings.servers.get(tool.server)
     may_configure, is_registered = (
@@ -137,14 +191,14 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
     return {
         "page_title": f"{tool.name} · Tools",
         "tool": tool,
-        "mode": gateway.mode(),
-        "disclosure": gateway.settings.disclosure,
+        **_agents(gateway),
         "known": known,
-        "brief": _text(gateway, tool, "brief", viewer),
-        "full": _text(gateway, tool, "full", viewer),
+        "brief": await _text(gateway, tool, "brief", viewer),
+        "full": await _text(gateway, tool, "full", viewer),
         "definition": known["definition"],
         "original": known["original"],
         "usage": known["usage"],
+        "tiers_at": gateway.snapshot.tiers_at,
         "watches": gateway.is_allowed(viewer, "watch", server=tool.server),
         "may_change": may_configure and not is_registered,
         "may_edit": may_configure,
@@ -154,9 +208,9 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _text(gateway: Gateway, tool: Tool, detail: str, viewer: Viewer) -> tuple[str, int]:
+async def _text(gateway: Gateway, tool: Tool, detail: str, viewer: Viewer) -> tuple[str, int]:
     """What `tool_info` answers an agent for a tool, and its price; nothing if it is withheld."""
-    text = gateway.info([tool.name], detail, viewer=viewer).text
+    text = (await gateway.info([tool.name], detail, viewer=viewer)).text
     return text, gateway.tokens_of(text)
 
 
