@@ -424,5 +424,7 @@ def _mediated_tool(before: SourceTool, after: EnhancedTool) -> MediatedTool | No
             category=after.category,
             tags=after.tags,
             use_cases=after.use_cases,
+            category_description=after.category_description,
+            inferred=after.inferred,
         ),
     )

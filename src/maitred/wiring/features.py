@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.mediation.base import Middleware
     from maitred.mediation.factory import MediatorFactory
     from maitred.mediation.proof import Ranker
+    from maitred.model.categories import ToolGroup
     from maitred.model.held_calls import HeldCall
     from maitred.search.base import Embedder, Vectors
     from maitred.search.engine import SearchEngine
@@ -78,7 +79,15 @@ def make_placer(settings: Settings) -> "Placer":
         choices=settings.tools,
         embed_tools=lambda tools, schema: bundled_embedder().documents(documents(tools, schema)),
         embed_texts=_embed_texts,
+        groups=settings.disclosure.groups,
+        propose_groups=_propose_groups,
     )
+
+
+def _propose_groups(names: "Collection[str]", source: str) -> "Mapping[str, ToolGroup]":
+    from maitred.mediation.groups import propose_groups
+
+    return propose_groups(names, source)
 
 
 def _embed_texts(texts: "Sequence[str]") -> "Vectors":

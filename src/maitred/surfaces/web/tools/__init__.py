@@ -67,6 +67,7 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
     fields = {"category": category, "server": server, "q": words, "only": only}
     return {
         "categories": listed.categories,
+        "groups": listed.groups,
         "servers": listed.servers,
         "category": category,
         "server": server,
@@ -87,10 +88,11 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolList:
-    """All tools for a viewer by name, and how many there are of each category and server."""
+    """All tools for a viewer by name, and how many there are of each category, group and server."""
 
     rows: Sequence[ToolRow]
     categories: Sequence[tuple[str, int]]
+    groups: Sequence[tuple[str, int]]
     servers: Sequence[tuple[str, int]]
 
 
@@ -106,6 +108,7 @@ def _listed(visit: Visit, *, may_change: bool) -> ToolList:
         return ToolList(
             rows=[ToolRow(tool=tool, choice=choices.get(tool.key, _NOTHING_CHOSEN)) for tool in tools],
             categories=_counts(tool.placement.category for tool in tools),
+            groups=_counts(tool.placement.group.name for tool in tools if tool.placement.group),
             servers=_counts(tool.server for tool in tools),
         )
 
@@ -113,10 +116,16 @@ def _listed(visit: Visit, *, may_change: bool) -> ToolList:
 
 
 def _is_chosen(tool: Tool, category: str, server: str, words: Sequence[str]) -> bool:
-    if (category and tool.placement.category != category) or (server and tool.server != server):
+    if (category and category not in _headings(tool)) or (server and tool.server != server):
         return False
     text = f"{tool.name} {tool.title}".casefold() if words else ""
     return all(word in text for word in words)
+
+
+def _headings(tool: Tool) -> Sequence[str]:
+    """The category of a tool, and its group if it has one."""
+    place = tool.placement
+    return (place.category, place.group.name) if place.group else (place.category,)
 
 
 def _counts(names: Any) -> Sequence[tuple[str, int]]:
