@@ -18,6 +18,7 @@ from maitred.mediation.override_files import load_overrides
 from maitred.mediation.overrides import Overrides, OverrideTransformer, ToolOverride
 from maitred.mediation.proof import ProofVerdict, Ranker, prove
 from maitred.mediation.rules import RuleTransformer
+from maitred.mediation.words import expand_abbreviations
 from maitred.model.categories import ToolGroup
 
 if TYPE_CHECKING:  # it needs an HTTP client, which is slow to import: `__getattr__` imports it on first use
@@ -45,6 +46,7 @@ __all__ = [
     "ToolGroup",
     "ToolOverride",
     "Transformer",
+    "expand_abbreviations",
     "fetch_overrides",
     "load_overrides",
     "middleware",

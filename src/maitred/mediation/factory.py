@@ -77,8 +77,10 @@ class MediatorFactory:
             transformers.append(ThreadedRules(_FILLING) if fills else ThreadedRules())
         proofs = self._proofs if own.proof and own.auto_enhance else None
         choices = {key: choice for key, choice in settings.tools.items() if choice.mending}
+        urls = {name: spec.url for name, spec in settings.servers.items() if spec.url}
         marks: list[Any] = [
             [asdict(file)["servers"] for file in files],
+            urls if files else {},
             [[type(transformer).__name__, transformer.priority] for transformer in transformers],
             RuleTransformer.version,
             _version(own) if model else "",
@@ -94,6 +96,7 @@ class MediatorFactory:
             choices=choices,
             middleware=self._middleware,
             is_whole=is_whole,
+            urls=urls,
         )
 
     def _remembered_model(self, own: MediationSettings) -> RememberedModel | None:

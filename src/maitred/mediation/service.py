@@ -94,6 +94,7 @@ class MediationService:
         choices: Mapping[ToolKey, ToolChoice] | None = None,
         middleware: Middleware | None = None,
         is_whole: bool = True,
+        urls: Mapping[str, str] | None = None,
     ) -> None:
         """Combine transformers.
 
@@ -105,6 +106,7 @@ class MediationService:
             choices: An operator's decisions about single tools.
             middleware: The hook of an embedding program; it comes last.
             is_whole: False if a source of overrides is not available yet.
+            urls: The addresses of servers, by which overrides of a domain are found.
         """
         self.fingerprint = fingerprint
         self.is_whole = is_whole
@@ -120,6 +122,7 @@ class MediationService:
         self._choices = dict(choices or {})
         self._hook = _mediator([FunctionTransformer(middleware)]) if middleware else None
         self._near: Neighbourhood | None = None
+        self._urls = dict(urls or {})
 
     @property
     def model(self) -> LlmTransformer | None:
@@ -141,7 +144,7 @@ class MediationService:
         proposals = await self.proposals(server, tools)
         now = [proposal.published_tool for proposal in proposals]
         if self._hook is not None:
-            now = await _apply_hook(self._hook, server, now)
+            now = await _apply_hook(self._hook, self._of(server), now)
         return [
             _mediated_tool(proposal.before, after) for proposal, after in zip(proposals, now, strict=True)
         ]
@@ -214,7 +217,7 @@ class MediationService:
     async def _drafts(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
         """Proposals without proof; those that need one are "unproven"."""
         originals = [_source_tool(tool) for tool in tools]
-        answers = await self._mediator.enhance(list(map(_without_mark, originals)), _of(server))
+        answers = await self._mediator.enhance(list(map(_without_mark, originals)), self._of(server))
         return [
             Proposal(before=before, after=_marked(before, after), state=self._state(tool.key, after))
             for tool, before, after in zip(tools, originals, answers, strict=True)
@@ -260,7 +263,7 @@ class MediationService:
         if self._model is None:
             return []
         tools_left = await self._unanswered_tools(server, tools)
-        return [tools_left[at] for at in await self._model.memo.missing(tools_left, _of(server))]
+        return [tools_left[at] for at in await self._model.memo.missing(tools_left, self._of(server))]
 
     async def ask(self, server: str, tools: Sequence[ServerTool]) -> int:
         """Ask the language model about the tools of `missing`; returns how many answers changed.
@@ -270,7 +273,7 @@ class MediationService:
             StoreError: The stored answers cannot be read.
         """
         return (
-            await self._model.memo.fill(await self._unanswered_tools(server, tools), _of(server))
+            await self._model.memo.fill(await self._unanswered_tools(server, tools), self._of(server))
             if self._model
             else 0
         )
@@ -282,15 +285,19 @@ class MediationService:
             StoreError: The stored answers cannot be read.
         """
         missing = await self.missing(server, tools)
-        return self._model.model.estimate(missing, _of(server)) if self._model else None
+        return self._model.model.estimate(missing, self._of(server)) if self._model else None
 
     async def _unanswered_tools(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
         """The tools without an answer from a transformer above the language model."""
         originals = [
             _without_mark(_source_tool(tool)) for tool in tools if self._choice(tool.key) != "reject"
         ]
-        answers = await self._above.enhance(originals, _of(server))
+        answers = await self._above.enhance(originals, self._of(server))
         return [tool for tool, answer in zip(originals, answers, strict=True) if answer.enhanced_by == _NONE]
+
+    def _of(self, server: str) -> ToolContext:
+        url = self._urls.get(server)
+        return ToolContext(source=server, source_type="api", metadata={"url": url} if url else {})
 
 
 def _stored_layers(model: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
@@ -309,10 +316,6 @@ def _mediator(transformers: Sequence[Transformer]) -> Mediator:
     for transformer in transformers:
         mediator.use(transformer)
     return mediator
-
-
-def _of(server: str) -> ToolContext:
-    return ToolContext(source=server, source_type="api")
 
 
 def _source_tool(tool: ServerTool) -> SourceTool:
@@ -395,10 +398,12 @@ def _proven_state(verdict: ProofVerdict | None) -> State:
     return "unfit" if verdict.unfit else "harmful"
 
 
-async def _apply_hook(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:
+async def _apply_hook(
+    hook: Mediator, context: ToolContext, tools: Sequence[EnhancedTool]
+) -> list[EnhancedTool]:
     """The tools as the hook of the embedding program returns them."""
     renamed_tools = [replace(tool, original_name=tool.name) for tool in tools]
-    answers = await hook.enhance(renamed_tools, _of(server))
+    answers = await hook.enhance(renamed_tools, context)
     return [
         replace(answer, original_name=tool.original_name)
         if answer.enhanced_by == FunctionTransformer.name
