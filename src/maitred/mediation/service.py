@@ -7,7 +7,7 @@ no proof.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import structlog
 from anyio import to_thread
@@ -23,7 +23,7 @@ from maitred.mediation.neighbours import Neighbourhood
 from maitred.mediation.overrides import OverrideTransformer
 from maitred.mediation.proof import ProofVerdict
 from maitred.mediation.proof_store import Proofs, Verdicts
-from maitred.mediation.rules import RuleTransformer
+from maitred.mediation.rules import SEEN, RuleTransformer, seen_arguments
 from maitred.model.categories import ToolChoice
 from maitred.model.pages import split_mark
 from maitred.model.tools import Mediation, Tool, ToolKey, canonical, content_hash
@@ -67,6 +67,16 @@ class RememberedModel:
     close: Callable[[], Awaitable[None]]
 
 
+ArgumentsOf = Callable[[ToolKey], Mapping[str, str]]
+"""The arguments that calls of a tool had: their names, each with its JSON type or nothing."""
+
+
+def no_arguments(key: ToolKey) -> Mapping[str, str]:
+    """Know of no call."""
+    del key
+    return {}
+
+
 class ThreadedRules(RuleTransformer):
     """Rules in a worker thread, since a server may have thousands of tools; the priority can be set."""
 
@@ -78,7 +88,7 @@ class ThreadedRules(RuleTransformer):
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
-        return await to_thread.run_sync(self.transform_now, tools)
+        return await to_thread.run_sync(self.transform_now, tools, seen_arguments(context))
 
 
 class MediationService:
@@ -95,6 +105,7 @@ class MediationService:
         middleware: Middleware | None = None,
         is_whole: bool = True,
         urls: Mapping[str, str] | None = None,
+        arguments_of: ArgumentsOf = no_arguments,
     ) -> None:
         """Combine transformers.
 
@@ -107,6 +118,7 @@ class MediationService:
             middleware: The hook of an embedding program; it comes last.
             is_whole: False if a source of overrides is not available yet.
             urls: The addresses of servers, by which overrides of a domain are found.
+            arguments_of: Returns the arguments that calls of a tool had.
         """
         self.fingerprint = fingerprint
         self.is_whole = is_whole
@@ -123,6 +135,7 @@ class MediationService:
         self._hook = _mediator([FunctionTransformer(middleware)]) if middleware else None
         self._near: Neighbourhood | None = None
         self._urls = dict(urls or {})
+        self._arguments_of = arguments_of
 
     @property
     def model(self) -> LlmTransformer | None:
@@ -217,7 +230,9 @@ class MediationService:
     async def _drafts(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
         """Proposals without proof; those that need one are "unproven"."""
         originals = [_source_tool(tool) for tool in tools]
-        answers = await self._mediator.enhance(list(map(_without_mark, originals)), self._of(server))
+        answers = await self._mediator.enhance(
+            list(map(_without_mark, originals)), self._of(server, [tool.key for tool in tools])
+        )
         return [
             Proposal(before=before, after=_marked(before, after), state=self._state(tool.key, after))
             for tool, before, after in zip(tools, originals, answers, strict=True)
@@ -295,9 +310,14 @@ class MediationService:
         answers = await self._above.enhance(originals, self._of(server))
         return [tool for tool, answer in zip(originals, answers, strict=True) if answer.enhanced_by == _NONE]
 
-    def _of(self, server: str) -> ToolContext:
+    def _of(self, server: str, keys: Sequence[ToolKey] = ()) -> ToolContext:
+        """The origin of a server's tools, and the arguments that calls of these tools had."""
         url = self._urls.get(server)
-        return ToolContext(source=server, source_type="api", metadata={"url": url} if url else {})
+        seen = {key.name: arguments for key in keys if (arguments := self._arguments_of(key))}
+        metadata: dict[str, Any] = {"url": url} if url else {}
+        return ToolContext(
+            source=server, source_type="api", metadata={**metadata, **({SEEN: seen} if seen else {})}
+        )
 
 
 def _stored_layers(model: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:

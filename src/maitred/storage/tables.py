@@ -107,6 +107,7 @@ observations = sa.Table(
     sa.Column("answer_schema", sa.Text, nullable=False),
     sa.Column("example", sa.Text, nullable=False),
     sa.Column("day", sa.String(10), nullable=False),
+    sa.Column("argument_schema", sa.Text, nullable=False, server_default=""),
 )
 """What calls showed of each tool; see `maitred.usage.observations`."""
 

@@ -19,7 +19,7 @@ from tests.surfaces.web.test_attacks import ATTACKS, Elements, hidden
 
 from maitred.browser.cdp import CdpConnection
 from maitred.config.load import load
-from maitred.config.settings import Disclosure, Mode
+from maitred.config.settings import Disclosure, MediationSettings, Mode
 from maitred.errors import ToolWithheldError
 from maitred.gateway import TrialText
 from maitred.model.access import LOCAL_GRANT, LOCAL_USER, Grant
@@ -359,3 +359,12 @@ async def test_a_group_is_shown_with_what_proposed_it(tmp_path: Path) -> None:
         one = words_of(await page(client, "/ui/tools/works/get_frobnitz"))
         assert "Group frobnitz proposed by rules" in one
         assert "frobnitz" not in await page(client, "/ui/access")
+
+
+async def test_inferred_parameters_are_shown_as_such(tmp_path: Path) -> None:
+    """On the page of the tool, with what inferred them."""
+    silent = {"name": "find", "description": "`words` (string, required)", "inputSchema": {"type": "object"}}
+    mediation = MediationSettings(auto_enhance=True, proof=False)
+    async with opened(tmp_path, {"docs": [silent]}, mediation=mediation) as house:
+        one = words_of(await page(await house.person(), "/ui/tools/docs/find"))
+        assert "Parameters words inferred by rules: its server declares none" in one
