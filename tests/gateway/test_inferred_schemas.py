@@ -54,7 +54,7 @@ async def test_it_is_marked_wherever_it_is_read(tmp_path: Path) -> None:
         descriptions = [one["description"] for one in whole["inputSchema"]["properties"].values()]
         assert all(text.endswith("(inferred)") for text in descriptions)
         brief = gateway.info(["docs__find_docs"], "brief", viewer=LOCAL_USER).text
-        assert "docs__find_docs(query: any, limit?: int) (inferred)" in brief
+        assert "docs__find_docs(query: any, limit?: 10|20) (inferred)" in brief
         assert "no call is refused by them" in brief
         found = await gateway.search(["find documents"], viewer=LOCAL_USER)
         assert "(inferred)" in found.results[0].line
