@@ -60,7 +60,7 @@ log = structlog.get_logger(__name__)
 Stems: TypeAlias = Callable[[str], Sequence[str]]
 Schema: TypeAlias = Callable[[str], Any]
 
-_VERSION: Final = "4"  # raise it with every change that places tools differently
+_VERSION: Final = "5"  # raise it with every change that places tools differently
 
 _NAME, _TITLE, _SENTENCE, _PARAMETER = 3.0, 1.5, 1.0, 0.3  # weight of a word by its place
 _PHRASE = 1.5  # weight of two words together against one

@@ -123,7 +123,12 @@ def _verb(words: Sequence[str]) -> int:
 
 
 def _may_name(phrase: Sequence[str]) -> bool:
-    if phrase[-1] in _GENERIC or phrase[0] in _GENERIC or len("_".join(phrase)) > _MAX_NAME - 2:
+    if (
+        phrase[-1] in VERBS - NOUNS
+        or phrase[-1] in _GENERIC
+        or phrase[0] in _GENERIC
+        or len("_".join(phrase)) > _MAX_NAME - 2
+    ):
         return False
     return all(
         word.isascii() and word.isalpha() and _MIN_WORD <= len(word) <= _MAX_WORD and word not in _QUALIFIERS

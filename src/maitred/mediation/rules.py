@@ -109,17 +109,16 @@ class RuleTransformer:
             parameter: _parameter(properties[parameter], spelling)
             for parameter, spelling in parameters.items()
         }
-        schema = _with(tool.input_schema, properties, new_properties)
-        if inferred:
-            schema = infer_schema(tool.input_schema, inferred)
+        schema = _with(tool.input_schema, properties, new_properties, inferred)
         new_name = (_new_name(name) if self._rename and name.is_spelled_out else "") or tool.name
         if (title, description, schema, new_name) == (
             tool.title, tool.description, tool.input_schema, tool.name,
         ):  # fmt: skip
             return None
         inferred_from = sentence if sentence and description.startswith(sentence.text) else None
-        is_named_alone = bool(inferred) and inferred == infer_parameters(tool.name, "")
-        is_guess = name.is_guess or is_named_alone or (inferred_from is not None and inferred_from.is_guess)
+        is_guess = (
+            name.is_guess or _is_guess(tool, inferred) or bool(inferred_from and inferred_from.is_guess)
+        )
         is_inferred = inferred_from is not None or new_properties != properties or bool(inferred)
         return EnhancedTool(
             name=new_name,
@@ -146,6 +145,11 @@ def _inferred(tool: SourceTool, seen: Mapping[str, str]) -> Mapping[str, Inferre
     if _properties(tool.input_schema) or not is_open(tool.input_schema):
         return {}
     return merge_seen(infer_parameters(tool.name, tool.description), seen.items())
+
+
+def _is_guess(tool: SourceTool, inferred: Mapping[str, InferredParameter]) -> bool:
+    """Whether the name alone says that the tool has these parameters."""
+    return bool(inferred) and inferred == infer_parameters(tool.name, "")
 
 
 def _new_name(name: SpelledName) -> str:
@@ -180,8 +184,13 @@ def _properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def _with(
-    schema: Mapping[str, Any] | None, properties: Mapping[str, Any], new: Mapping[str, Any]
+    schema: Mapping[str, Any] | None,
+    properties: Mapping[str, Any],
+    new: Mapping[str, Any],
+    inferred: Mapping[str, InferredParameter],
 ) -> Mapping[str, Any] | None:
+    if inferred:
+        return infer_schema(schema, inferred)
     return schema if schema is None or new == properties else {**schema, "properties": new}
 
 
