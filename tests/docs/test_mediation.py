@@ -27,6 +27,7 @@ from tests.support.mediation_page import (
 )
 from tests.support.openai_server import OpenAiServer, openai_server
 
+from maitred.config.load import load
 from maitred.config.settings import MediationSettings
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.mediation import (

@@ -99,9 +99,7 @@ class RuleTransformer:
         name = spell(own_name, context, is_tool=True)
         parameters = {parameter: spell(parameter, context) for parameter in properties}
         sentence = describe(name, list(parameters.values()))
-        description = _description(tool.description, name, sentence)
-        if description == tool.description.strip():
-            description = tool.description
+        description = _keep_same(tool.description, _description(tool.description, name, sentence))
         title = (
             sentence_case(name.text) if name.is_spelled_out and tool.title in {"", tool.name} else tool.title
         )
@@ -156,6 +154,11 @@ def _new_name(name: SpelledName) -> str:
     """A name in a form that can be published; empty if there is none."""
     new = "_".join("_".join(name.words).split())
     return new if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", new) else ""
+
+
+def _keep_same(before: str, after: str) -> str:
+    """The text before if only the blanks around it would change."""
+    return before if after == before.strip() else after
 
 
 def _description(description: str, name: SpelledName, sentence: SentenceDraft | None) -> str:
