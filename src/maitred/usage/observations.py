@@ -26,8 +26,9 @@ MOST_ANSWERS: Final = 5
 """How many answers of a tool are looked at."""
 
 COLUMNS: Final = (
-    "server", "raw_name", "definition", "answers", "answer_schema", "example", "argument_schema", "day",
+    "server", "raw_name", "definition", "answers", "answer_schema", "example", "day", "argument_schema",
 )  # fmt: skip
+_DAY: Final = COLUMNS.index("day")
 OBSERVED: Final = f"SELECT {', '.join(f'observations.{name}' for name in COLUMNS)} FROM observations"  # noqa: S608  # our own names
 PUT: Final = (
     f"INSERT INTO observations ({', '.join(COLUMNS)}) VALUES ({placeholders(len(COLUMNS))})"  # noqa: S608  # as above
@@ -100,15 +101,15 @@ class ToolObservations(anyio.AsyncContextManagerMixin):
             rows = await self._database.read_driver(
                 lambda connection: connection.execute(OBSERVED).fetchall()
             )
-            if min((row[-1] for row in rows), default=first) < first:
+            if min((row[_DAY] for row in rows), default=first) < first:
                 await self._database.write_driver(
                     lambda connection: connection.execute(DROP, (first,)), _PATIENCE
                 )
         except StoreError as error:
             log.warning("what answers looked like cannot be read", reason=error.reason)
             return
-        recent = [row for row in rows if row[-1] >= first]
-        for server, name, definition, answers, shape, example, taken, day in recent:
+        recent = [row for row in rows if row[_DAY] >= first]
+        for server, name, definition, answers, shape, example, day, taken in recent:
             self._known[ToolKey(server=server, name=name)] = Observation(
                 definition=definition,
                 answers=answers,
@@ -187,7 +188,7 @@ class ToolObservations(anyio.AsyncContextManagerMixin):
         rows = [
             (
                 *(_text(key.server), _text(key.name), seen.definition, seen.answers),
-                *(_written(seen.returns), _written(seen.arguments), _written(seen.takes), seen.day),
+                *(_written(seen.returns), _written(seen.arguments), seen.day, _written(seen.takes)),
             )
             for key, seen in pending.items()
         ]
