@@ -27,6 +27,7 @@ from tests.support.mediation_page import (
 )
 from tests.support.openai_server import OpenAiServer, openai_server
 
+from maitred.config.load import load
 from maitred.config.settings import MediationSettings
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.mediation import (
@@ -62,10 +63,10 @@ def section(title: str) -> str:
     return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-QUICK, OVERRIDDEN, OVERRIDES, FAULTY, COMMUNITY, ANTHROPIC, LOCAL = blocks("yaml")
-(OVERRIDES_JSON,) = blocks("json")
-(FAULTS,) = blocks("")
-LOOK, CHOOSE, RENAMED, COSTS, HARM, FIGURES = blocks("console")
+QUICK, OVERRIDDEN, OVERRIDES, DOMAIN_SETTINGS, FAULTY, COMMUNITY, ANTHROPIC, LOCAL = blocks("yaml")
+DOMAIN_OVERRIDES, OVERRIDES_JSON = blocks("json")
+DOMAIN_FAULT, FAULTS = blocks("")
+LOOK, CHOOSE, RENAMED, INFERRED, COSTS, HARM, FIGURES = blocks("console")
 LIBRARY, HOUSE_WORDS, OWN, PROGRAM, HOOK = blocks("python")
 LIBRARY_PRINTS, OWN_PRINTS = blocks("text")
 
@@ -162,6 +163,37 @@ async def test_the_json_form_does_the_same(tmp_path: Path) -> None:
 
     assert tools["gt_usr"].name == "backoffice__get_user"
     assert is_hidden(tools["rst_pwd"])
+
+
+async def test_the_form_by_domain_is_read_and_refused_as_the_page_says(tmp_path: Path) -> None:
+    """By the setting above it, for a server at an address of the domain."""
+    write(tmp_path, maitred__yaml=DOMAIN_SETTINGS)
+    path = tmp_path / "tool-overrides.json"
+    path.write_text(DOMAIN_OVERRIDES)
+    settings = load(tmp_path / "maitred.yaml")
+    url = settings.servers["users"].url
+    context = ToolContext(source="users", source_type="api", metadata={"url": url})
+    transformer = OverrideTransformer(load_overrides(tmp_path / settings.mediation.overrides))
+    [tool] = await transformer.transform([SourceTool(name="gt_usr")], context) or [None]
+    path.write_text(DOMAIN_OVERRIDES.replace('"description"', '"descripton"'))
+    with pytest.raises(ConfigError) as caught:
+        load_overrides(path)
+
+    assert tool is not None
+    assert (tool.name, tool.input_schema and tool.input_schema["required"]) == ("get_user", ["userId"])
+    assert f"{path.name}: {caught.value.faults[0]}" == DOMAIN_FAULT.strip()
+
+
+async def test_an_inferred_schema_is_shown_as_the_page_says(tmp_path: Path) -> None:
+    """In the line of a search."""
+    rules = RuleTransformer()
+    text = "Finds documents. query: the search text (required); limit: how many (default 10)"
+    context = ToolContext(source="docs", source_type="api")
+    [tool] = await rules.transform([SourceTool(name="find_docs", description=text)], context) or [None]
+
+    assert tool is not None
+    assert tool.inferred == ("query", "limit")
+    assert "docs__find_docs(query: any, limit?: int) (inferred) - Finds documents." in INFERRED
 
 
 async def test_the_faults_that_are_shown_are_those_of_the_file_above_them(tmp_path: Path) -> None:

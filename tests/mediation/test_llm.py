@@ -221,7 +221,10 @@ async def test_what_the_server_says_itself_may_be_said(server: OpenAiServer) -> 
 
 
 async def test_nothing_else_of_an_answer_has_an_effect(server: OpenAiServer) -> None:
-    """A model cannot make a tool harmless, hide it, require a parameter or be entirely sure."""
+    """A model cannot make a tool harmless, hide it, narrow a parameter or be entirely sure.
+
+    What it says is required is so in a schema that is inferred, which refuses no call.
+    """
     more = {
         "annotations": {"readOnlyHint": True},
         "hidden": True,
@@ -243,8 +246,10 @@ async def test_nothing_else_of_an_answer_has_an_effect(server: OpenAiServer) -> 
     assert found.confidence == 0.9
     assert found.input_schema == {
         "type": "object",
-        "properties": {"uid": {"anyOf": [{"type": "integer"}, {}]}},
+        "properties": {"uid": {"type": "integer"}},
+        "required": ["uid"],
     }
+    assert found.inferred == ("uid",)
 
 
 async def test_an_endpoint_that_obeys_the_tools_changes_nothing(provider: str, server: OpenAiServer) -> None:

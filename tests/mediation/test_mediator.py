@@ -317,8 +317,9 @@ def test_the_public_names_are_these() -> None:
     assert sorted(maitred.mediation.__all__) == sorted([
         "EnhancedTool", "Estimate", "LlmTransformer", "Mediator", "Memo", "MemoEntry", "MemoStore",
         "MemoryStore", "Middleware", "ModelSpending", "OverrideTransformer", "Overrides", "ProofVerdict",
-        "Ranker", "RuleTransformer", "SourceTool", "ToolContext", "ToolOverride", "Transformer",
-        "UNCATEGORIZED", "fetch_overrides", "load_overrides", "middleware", "misreadings", "prove",
+        "Ranker", "RuleTransformer", "SourceTool", "ToolContext", "ToolGroup", "ToolOverride", "Transformer",
+        "UNCATEGORIZED", "expand_abbreviations", "fetch_overrides", "load_overrides", "middleware",
+        "misreadings", "propose_groups", "prove",
     ])  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.mediation.lexicon import ABBREVIATIONS, ACRONYMS, BY_CONTEXT, KNOWN, NOUNS, VERBS
-from maitred.mediation.words import certain_words, is_word, spell
+from maitred.mediation.words import certain_words, expand_abbreviations, is_word, spell
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,26 @@ def test_any_name_can_be_spelled(name: str) -> None:
     once = spell(name, is_tool=True)
 
     assert spell(name, is_tool=True) == once
+
+
+@pytest.mark.parametrize(
+    ("name", "expanded"),
+    [
+        ("gt_usr", "get_user"),
+        ("del_msg", "delete_message"),
+        ("upd_usr", "update_user"),
+        ("lst_msg", "list_message"),
+        ("lstUsr", "list_user"),
+        ("usr", "user"),
+        ("msg", "message"),
+        ("del", "delete"),
+        ("upd", "update"),
+        ("gt", "get"),
+        ("lst", "list"),
+        ("getUserById", "getUserById"),
+        ("xq7", "xq7"),
+    ],
+)
+def test_the_abbreviations_of_the_document_are_expanded(name: str, expanded: str) -> None:
+    """All six; a name without one keeps its style. Source: design document 000, `expandAbbreviations`."""
+    assert expand_abbreviations(name) == expanded

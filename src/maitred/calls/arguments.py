@@ -64,7 +64,7 @@ class ArgumentChecker:
         if read_only and not tool.read_only:
             reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
             raise ToolWithheldError(tool.name, reason)
-        if faults := self.faults(tool.input_hash, snapshot.schema, arguments, tool=tool.name):
+        if faults := self.faults(tool.checked_hash, snapshot.schema, arguments, tool=tool.name):
             raise ArgumentsError(tool.name, faults)
 
     def faults(

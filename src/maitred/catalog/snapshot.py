@@ -332,7 +332,32 @@ class Snapshot:
             definition["outputSchema"] = output
         if tool.annotations:
             definition["annotations"] = dict(tool.annotations)
-        return definition | dict(tool.extra)
+        definition |= tool.extra
+        return with_inferred(definition, tool.inferred) if tool.inferred else definition
+
+
+INFERRED_KEY: Final = "maitred/inferred"
+"""The key in `_meta` of a definition for the names of inferred parameters."""
+_INFERRED: Final = "(inferred)"
+
+
+def with_inferred(definition: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A definition whose inferred parameters are marked, in `_meta` and in their descriptions."""
+    schema = definition["inputSchema"]
+    properties = schema.get("properties", {})
+    marked = {name: _marked(part) if name in names else part for name, part in properties.items()}
+    meta = definition.get("_meta")
+    return {
+        **definition,
+        "inputSchema": {**schema, "properties": marked},
+        "_meta": {**(meta if isinstance(meta, Mapping) else {}), INFERRED_KEY: list(names)},
+    }
+
+
+def _marked(part: Any) -> Any:
+    if not isinstance(part, Mapping):
+        return part
+    return {**part, "description": f"{part.get('description', '')} {_INFERRED}".strip()}
 
 
 def _object_schema(schema: Any) -> dict[str, Any]:

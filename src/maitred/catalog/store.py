@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from maitred.backends.listing import extra_fields
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.errors import StoreError
-from maitred.model.categories import Placement
+from maitred.model.categories import Placement, ToolGroup
 from maitred.model.resources import Offer, OfferKey
 from maitred.model.servers import ServerFacts, ServerRecord
 from maitred.model.tools import Mediation, Tool, ToolKey
@@ -52,6 +52,7 @@ TOOL_COLUMNS: Final = (
     "raw_input_hash",
     "withheld",
     "subcategory",
+    "tool_group",
 )
 OFFER_COLUMNS: Final = ("server", "kind", "key", "name", "definition", "withheld")
 STANDING_COLUMNS: Final = ("server", "raw_name", "score", "level", "usage")
@@ -195,7 +196,7 @@ def _tool(row: Sequence[Any], texts: dict[str, str]) -> Tool:
         annotations=_json(annotations),
         extra=extra_fields(_json(extra)),  # an older catalog may hold fields that were never judged
         cost_tokens=cost,
-        placement=_placement(*row[10:14], row[19]),
+        placement=_placement(*row[10:14], row[19], row[20]),
         use_cases=_texts(row[14]),
         use_cases_by=row[15],
         mending=None if row[16] == "{}" else _mending(row[16], row[17]),
@@ -205,14 +206,21 @@ def _tool(row: Sequence[Any], texts: dict[str, str]) -> Tool:
 
 def _mending(stored: str, input_hash: str) -> Mediation:
     values = from_json(stored)
-    tags, use_cases = values.pop("tags", ()), values.pop("use_cases", ())
-    return Mediation(**values, tags=tuple(tags), use_cases=tuple(use_cases), input_hash=input_hash)
+    lists = {name: tuple(values[name]) for name in ("tags", "use_cases", "inferred") if name in values}
+    return Mediation(**{**values, **lists}, input_hash=input_hash)
 
 
 @lru_cache(maxsize=4_096)
-def _placement(category: str, confidence: float, by: Any, tags: str, subcategory: str) -> Placement:
+def _placement(
+    category: str, confidence: float, by: Any, tags: str, subcategory: str, group: str
+) -> Placement:
     return Placement(
-        category=category, confidence=confidence, by=by, tags=_texts(tags), subcategory=subcategory
+        category=category,
+        confidence=confidence,
+        by=by,
+        tags=_texts(tags),
+        subcategory=subcategory,
+        group=None if group == "{}" else ToolGroup(**from_json(group)),
     )
 
 

@@ -93,6 +93,7 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
         "raw_input_hash": tool.mending.input_hash if tool.mending else "",
         "withheld": tool.withheld,
         "subcategory": tool.placement.subcategory,
+        "tool_group": asdict(tool.placement.group) if tool.placement.group else {},
     }
 
 

@@ -118,8 +118,11 @@ def typed_function(snapshot: Snapshot, tool: Tool, name: str, shadows: Collectio
 
 
 def _read(snapshot: Snapshot, tool: Tool) -> tuple[Mapping[str, Any], dict[str, Any], set[str]]:
-    """The schema of a tool's arguments, its properties, and the names of the required ones."""
-    schema = snapshot.schema(tool.input_hash)
+    """The schema of a tool's arguments, its properties, and the names of the required ones.
+
+    An inferred schema is left out, since types are checked before a chain runs.
+    """
+    schema = snapshot.schema(tool.checked_hash)
     root = schema if isinstance(schema, Mapping) else {}
     return root, *_members(root, root)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le, MinLen
 
 from maitred.model.access import Role
-from maitred.model.categories import Category, MendingChoice, ToolChoice
+from maitred.model.categories import Category, GroupPolicy, MendingChoice, ToolChoice
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Score
@@ -46,7 +46,8 @@ class Disclosure:
 
     Budgets are in o200k tokens; `model_family` names models that need more tokens for the same text. With
     `real_examples`, the details of a tool show the arguments of one real call, with masked secrets, to every
-    caller who may see the tool. `score` is the formula by which use makes a tool hot.
+    caller who may see the tool. `score` is the formula by which use makes a tool hot. `groups` says which
+    tools get into the groups that rules or a language model propose.
     """
 
     mode: Mode = "auto"
@@ -55,6 +56,7 @@ class Disclosure:
     first_list_wait_s: Annotated[float, Ge(0), Le(3_600)] = 10.0
     real_examples: bool = False
     score: Score = "smoothed"
+    groups: GroupPolicy = "unplaced"
 
 
 @dataclass(frozen=True, kw_only=True)

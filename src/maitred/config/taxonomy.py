@@ -245,6 +245,11 @@ def merge_categories(own: Mapping[str, Category]) -> tuple[Category, ...]:
     return tuple(by_name.values())
 
 
+def is_category_name(name: str) -> bool:
+    """Return whether a category may have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_categories(categories: Sequence[Category]) -> list[str]:
     """Return the faults of categories, one line each: names, parents that do not exist, and cycles."""
     by_name = {category.name: category for category in categories}

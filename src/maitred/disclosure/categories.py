@@ -19,11 +19,9 @@ import structlog
 
 from maitred.config.subcategories import SUBCATEGORIES, subcategories_of
 from maitred.config.taxonomy import FALLBACK, MOST_TAGS, TAGS, check_categories, normalise_tag
-from maitred.model.categories import ANY_TOOL, Category, Placement, ToolChoice
+from maitred.disclosure.groups import Grouper, ProposeGroups, group_name, no_groups
+from maitred.model.categories import ANY_TOOL, Category, GroupPolicy, Placement, ToolChoice
 from maitred.model.tools import Tool, ToolKey, canonical, content_hash
-
-_LONGEST: Final = 40
-_BETWEEN: Final = re.compile(r"[\W_]+")
 
 
 def own_tags(tool: Tool, choice: ToolChoice, categories: Container[str]) -> list[str]:
@@ -32,7 +30,7 @@ def own_tags(tool: Tool, choice: ToolChoice, categories: Container[str]) -> list
     raw_tags = (*choice.tags, *(mediated.tags if mediated else ()))
     tags = [normal for tag in raw_tags if (normal := normalise_tag(tag))]
     if mediated and mediated.category and mediated.category not in categories:
-        group = _BETWEEN.sub("_", mediated.category.casefold()).strip("_")[:_LONGEST]
+        group = group_name(mediated.category)
         tags.append(normalise_tag(group) or f"group:{group}")
     return tags
 
@@ -62,7 +60,7 @@ log = structlog.get_logger(__name__)
 Stems: TypeAlias = Callable[[str], Sequence[str]]
 Schema: TypeAlias = Callable[[str], Any]
 
-_VERSION: Final = "4"  # raise it with every change that places tools differently
+_VERSION: Final = "5"  # raise it with every change that places tools differently
 
 _NAME, _TITLE, _SENTENCE, _PARAMETER = 3.0, 1.5, 1.0, 0.3  # weight of a word by its place
 _PHRASE = 1.5  # weight of two words together against one
@@ -160,6 +158,8 @@ class Classifier:
         choices: Mapping[ToolKey, ToolChoice] | None = None,
         embed_tools: Callable[[Sequence[Tool], Schema], Vectors] | None = None,
         embed_texts: Callable[[Sequence[str]], Vectors] | None = None,
+        groups: GroupPolicy = "off",
+        propose_groups: ProposeGroups = no_groups,
     ) -> None:
         """Prepare the words; the vectors of the categories are computed with the first tools.
 
@@ -172,6 +172,8 @@ class Classifier:
             embed_tools: Vectors of tools, one row each, of length 1 or 0. Called for every server, so it
                 should be quick. If it raises, tools are placed without meaning and the next ones try again.
             embed_texts: Vectors of texts in the same space; otherwise like `embed_tools`.
+            groups: Which tools get into groups.
+            propose_groups: The groups of rules, beside those that mediation proposes.
 
         Raises:
             ValueError: There is no category, or `check_categories` finds faults.
@@ -187,6 +189,8 @@ class Classifier:
         self._tags = _Tagger(stems)
         self._parts = _Parts(categories, stems)
         self._meaning: _Meaning | None = None
+        taken = frozenset(self._tree.number)
+        self._grouper = Grouper(policy=groups, taken=taken, propose=propose_groups)
         self.fingerprint = self._hash(categories)
 
     def _hash(self, categories: Sequence[Category]) -> str:
@@ -195,7 +199,8 @@ class Classifier:
         choices = [[key.server, key.name, *named[key]] for key in sorted(named) if any(named[key])]
         has_meaning = self._embed_tools is not None and self._embed_texts is not None
         words = [_tag_words(), {name: dict(parts) for name, parts in SUBCATEGORIES.items()}]
-        inputs = [_VERSION, [_fields(c) for c in categories], choices, has_meaning, *words]
+        headings = [[_fields(c) for c in categories], self._grouper.policy]
+        inputs = [_VERSION, *headings, choices, has_meaning, *words]
         return content_hash(canonical(inputs))
 
     def place(self, tools: Sequence[Tool], schema: Schema, about: str = "") -> list[Tool]:
@@ -220,7 +225,8 @@ class Classifier:
         own_words = self._server_terms(ordered[0].server, about)
         parts = self._parts.of([tool.placement.category for tool in placed], terms, own_words)
         by_key = {tool.key: _with_part(tool, part) for tool, part in zip(placed, parts, strict=True)}
-        return [by_key[tool.key] for tool in tools]
+        decided = {tool.key for tool in tools if self._category_by_person(tool) in self._tree.number}
+        return self._grouper.place([by_key[tool.key] for tool in tools], decided)
 
     def _server_terms(self, server: str, about: str) -> _Terms:
         sentence = self._stems(about[:_MAX_ABOUT].lower())

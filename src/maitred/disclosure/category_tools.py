@@ -1,8 +1,9 @@
 """Categories as tools: which tools are in which category, and the name and text of such a tool.
 
-A tool is in the category that its server declares (`_meta.category`), or else in the catalog's; a person's
-choice goes before both. The gateway publishes a server's categories under that server's name, so that none
-passes for ours or another server's. Values in, values out; `maitred.gateway.lists` knows who has opened what.
+A tool is in the category that its server declares (`_meta.category`), or else in its group or the catalog's
+category; a person's choice goes before all. The gateway publishes a server's categories under that server's
+name, so that none passes for ours or another server's. Values in, values out; `maitred.gateway.lists` knows
+who has opened what.
 """
 
 import re
@@ -92,6 +93,7 @@ def group_by_category(
     descriptions: dict[ToolKey, str] = {}
     catalog_tools: dict[str, list[Tool]] = {}
     declared_names = _declared_names(tools)
+    catalog_categories = {category.name: category for category in categories}
     for tool in tools:
         category_of_server = declared_category(tool) if tool.placement.by != "person" else None
         if category_of_server and category_of_server[0] in declared_names[tool.server]:
@@ -99,8 +101,7 @@ def group_by_category(
             declared_tools.setdefault(key, []).append(tool)
             descriptions[key] = descriptions.get(key) or category_of_server[1]
         else:
-            catalog_tools.setdefault(tool.placement.category, []).append(tool)
-    catalog_categories = {category.name: category for category in categories}
+            catalog_tools.setdefault(_heading(tool, catalog_categories), []).append(tool)
     names = publish(declared_tools)
     groups = [
         CategoryTool(name=names[key], about=_short(descriptions[key]), tools=tuple(members))
@@ -115,6 +116,12 @@ def group_by_category(
         renamed = _free(group, taken, free)
         free[renamed.name] = renamed
     return sorted(free.values(), key=lambda group: group.name)
+
+
+def _heading(tool: Tool, categories: Collection[str]) -> str:
+    """Return the heading of a tool in the catalog: its group if the menu has it, or else its category."""
+    group = tool.placement.group
+    return group.name if group and group.name in categories else tool.placement.category
 
 
 def _declared_names(tools: Sequence[Tool]) -> Mapping[str, Collection[str]]:

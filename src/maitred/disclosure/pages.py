@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
@@ -18,7 +18,7 @@ from maitred.disclosure.answers import NOT_NOW, ServerStatus, parts_withheld
 from maitred.disclosure.budget import PackedItems, estimate, pack
 from maitred.disclosure.signature import escape_unprintable, parameters
 from maitred.errors import CursorError
-from maitred.model.categories import Category
+from maitred.model.categories import Category, GroupedBy
 from maitred.model.tools import Tool
 from maitred.model.usage import Usage
 from maitred.wording import count_of
@@ -170,7 +170,7 @@ class CategoryLine:
     """A category and the tools in it and below it: their number, and the number of their servers.
 
     `main_servers` are the most used of these servers, then those with the most tools.
-    `parts` are its sub-categories with the number of tools in each.
+    `parts` are its sub-categories with the number of tools in each. `proposed_by` is empty but for groups.
     """
 
     category: Category
@@ -179,6 +179,7 @@ class CategoryLine:
     popular: Sequence[str] = ()
     main_servers: Sequence[str] = ()
     parts: Mapping[str, int] = field(default_factory=dict)
+    proposed_by: GroupedBy | Literal[""] = ""
 
     @property
     def text(self) -> str:
@@ -206,6 +207,7 @@ class CategoryLine:
             "servers": self.servers,
             "popular": list(self.popular),
             "parts": dict(self.parts) if self.shows_parts else {},
+            "proposed_by": self.proposed_by,
         }
 
 

@@ -32,6 +32,7 @@ _OMITTED_TOKENS = 60
 _RETURNS_TOKENS = 24
 _ORIGINAL_TOKENS = 300
 _MARGIN_TOKENS = 40
+_INFERRED_TOKENS = 4
 _NAME_CHARACTERS = 40
 _SENTENCE_END = re.compile(
     r"(?<=[。！？])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?:\s+|$)|\n\s*\n|\n(?=\s*[-*#•\d])"  # noqa: RUF001  # Chinese, Japanese
@@ -82,6 +83,7 @@ def signature(
 ) -> tuple[str, str]:
     """Write a signature and as much of a sentence as fits into the same budget."""
     schema = snapshot.schema(tool.input_hash)
+    budget_tokens -= _INFERRED_TOKENS if tool.inferred else 0
     all_parameters = [
         (escape_unprintable(name), kind, is_required)
         for name, kind, is_required in parameters(schema, nested=nested)
@@ -105,7 +107,9 @@ def signature(
             break
         optional_kept.append(parameter)
     more = [f"…+{len(optional) - len(optional_kept)}"] if len(optional_kept) < len(optional) else []
-    return ("~" if more else cut) + f"{tool.name}({', '.join([*required, *optional_kept, *more])})", sentence
+    inferred = " (inferred)" if tool.inferred else ""
+    head = f"{tool.name}({', '.join([*required, *optional_kept, *more])}){inferred}"
+    return ("~" if more else cut) + head, sentence
 
 
 def _required_names(names: list[str], budget_tokens: int) -> list[str]:
@@ -131,6 +135,8 @@ def brief(snapshot: Snapshot, tool: Tool, needs: Sequence[str] = ()) -> str:
     rows = [head, description + ("~" if cut else "")] if description else [head]
     facts = [f"server: {tool.server[:80]}", f"category: {tool.placement.category or 'none'}", hints(tool)]
     rows.append("; ".join(facts))
+    if tool.inferred:
+        rows.append("its server declares no parameters: these are inferred, and no call is refused by them")
     if needs:
         rows.append("needs: " + ", ".join(pack([need[:40] for need in needs], _NEEDS_TOKENS).items))
     if tool.key.name != tool.name.removeprefix(f"{tool.server}__"):

@@ -155,7 +155,7 @@ class MenuLists:
                 group.name: group
                 for group in group_by_category(
                     self._listable(viewer),
-                    context.categories,
+                    [*context.categories, *(heading.category for heading in context.groups.values())],
                     self._reserved | context.snapshot.by_name.keys(),
                 )
             },

@@ -147,6 +147,7 @@ class Menu:
         by_category: dict[str, list[Tool]] = {}
         for tool in tools:
             by_category.setdefault(tool.placement.category, []).append(tool)
+        groups = self._group_lines(tools)
         lines = []
         for category in self._in_order():
             held = [t for name in self._with_below(category.name) for t in by_category.get(name, ())]
@@ -165,6 +166,28 @@ class Menu:
                         parts={name: parts[name] for name in self._context.subcategories if parts[name]},
                     )
                 )
+            lines += groups.pop(category.name, ())
+        return [*lines, *(line for name in sorted(groups) for line in groups[name])]
+
+    def _group_lines(self, tools: Sequence[Tool]) -> dict[str, list[CategoryLine]]:
+        """A line for each group that holds some of these tools, by the category above it."""
+        by_group: dict[str, list[Tool]] = {}
+        for tool in tools:
+            if tool.placement.group:
+                by_group.setdefault(tool.placement.group.name, []).append(tool)
+        lines: dict[str, list[CategoryLine]] = {}
+        for name, heading in self._context.groups.items():
+            if held := by_group.get(name):
+                servers = self._servers_by_use(held)
+                line = CategoryLine(
+                    category=heading.category,
+                    tools=len(held),
+                    servers=len(servers),
+                    popular=[tool.name for tool in popular(held, self._context.snapshot.standings, _POPULAR)],
+                    main_servers=servers[:_MAIN_SERVERS],
+                    proposed_by=heading.by,
+                )
+                lines.setdefault(heading.category.parent, []).append(line)
         return lines
 
     def _servers_by_use(self, tools: Sequence[Tool]) -> list[str]:
@@ -274,7 +297,7 @@ class Menu:
         share = (pages.PAGE_TOKENS - 150) // max(size, 1)
         snapshot = self._context.snapshot
         shown = tools[start : start + size]
-        lines = [line for line in self.categories().lines if line.category.name in below - {name}]
+        lines = [line for line in self.categories().lines if _is_below(line, name, below)]
         return ToolPage(
             path=f"{kind}/{name}".rstrip("/"),
             tools=[
@@ -305,6 +328,8 @@ class Menu:
         """
         if kind == "category" and name in self._context.subcategories:
             return self._in_subcategory, "", frozenset()
+        if kind == "category" and name in self._context.groups:
+            return self._in_group, "", frozenset()
         if kind == "category":
             return self._in_category, "", self.within(name)
         if kind == "server" and name in self._context.settings.servers:
@@ -365,6 +390,10 @@ class Menu:
         held = self._context.snapshot.by_category.get(category, ())
         return self._ordered([t for t in held if t.placement.subcategory == name and t.server in visible])
 
+    def _in_group(self, name: str) -> tuple[list[Tool], list[str]]:
+        visible = self._context.visible
+        return self._ordered([t for t in self._context.groups[name].tools if t.server in visible])
+
     def _on_server(self, name: str) -> tuple[list[Tool], list[str]]:
         return self._ordered(self._context.snapshot.by_server.get(name, ()))
 
@@ -374,7 +403,8 @@ class Menu:
 
     def _near_categories(self, name: str) -> list[str]:
         names = [category.name for category in self._context.categories]
-        near = [*near_names(name, names), *near_names(name, self._context.subcategories)]
+        further = [*self._context.subcategories, *self._context.groups]
+        near = [*near_names(name, names), *near_names(name, further)]
         return [f"category/{one}" for one in near[:_MOST_NEAR]]
 
     def tasks(self) -> Sequence[str]:
@@ -527,6 +557,7 @@ class Menu:
             "original": views.original_texts(snapshot, tool),
             "category": tool.placement.category,
             "subcategory": tool.placement.subcategory,
+            "group": _group_json(tool),
             "confidence": round(tool.placement.confidence, 3),
             "placed_by": tool.placement.by,
             "tags": list(tool.placement.tags),
@@ -548,3 +579,13 @@ class Menu:
             if usage
             else None,
         }
+
+
+def _is_below(line: CategoryLine, name: str, below: frozenset[str]) -> bool:
+    """Whether a page of a category, of which `below` are the categories in it, names this line."""
+    return line.category.name in below - {name} or (bool(line.proposed_by) and line.category.parent in below)
+
+
+def _group_json(tool: Tool) -> Mapping[str, str] | None:
+    group = tool.placement.group
+    return {"name": group.name, "proposed_by": group.by} if group else None

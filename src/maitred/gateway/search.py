@@ -167,11 +167,13 @@ def filter_of(there: ScopedCatalog, server: str, category: str, tags: Sequence[s
         raise PathNotFoundError(f"server/{server}", nearest=context.near_servers(server))
     name = category.removeprefix("category/")
     part = context.subcategories.get(name)
+    is_group = part is None and name in context.groups
     return Filter(
         visible=frozenset(),
         server=server,
-        categories=there.menu.within(part.parent if part else name) if name else frozenset(),
+        categories=there.menu.within(part.parent if part else name) if name and not is_group else frozenset(),
         subcategory=name if part else "",
+        group=name if is_group else "",
         tags=known_tags(tags, context),
         outside=_union(there.outside, context.switched_off),
     )

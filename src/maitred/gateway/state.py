@@ -1,6 +1,6 @@
 """The state that all parts of the gateway share: settings, catalog, and the visible servers and tools."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from maitred.config.subcategories import subcategories_of
 from maitred.config.taxonomy import merge_categories
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.budget import to_o200k_budget
+from maitred.disclosure.groups import GroupHeading, group_headings
 from maitred.disclosure.server_details import isolation_of
 from maitred.errors import ServerUnavailableError
 from maitred.model.categories import Category
@@ -38,7 +39,7 @@ _REASON = 200
 class _OfferedTools:
     """The tools of one snapshot that settings do not hide: `tools` of the servers that may be shown.
 
-    `sizes` are the number of tools and their tokens, by server.
+    `sizes` are the number of tools and their tokens, by server; `groups` are those of the whole snapshot.
     """
 
     snapshot: Snapshot | None = None
@@ -46,6 +47,7 @@ class _OfferedTools:
     servers: frozenset[str] | None = None
     tools: tuple[Tool, ...] = ()
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    groups: Mapping[str, GroupHeading] | None = None
 
 
 class GatewayState:
@@ -212,6 +214,16 @@ class GatewayState:
             tools = [one for one in self.snapshot.tools if one.server in visible and not self.is_hidden(one)]
             shown.servers, shown.tools = visible, tuple(tools)
         return list(shown.tools)
+
+    @property
+    def groups(self) -> Mapping[str, GroupHeading]:
+        """The groups of tools that were proposed, by name."""
+        kept = self._offered()
+        if kept.groups is None:
+            names = {category.name for category in self.categories}
+            tools = [tool for tool in self.snapshot.tools if not self.is_hidden(tool)]
+            kept.groups = group_headings(tools, names | self.subcategories.keys())
+        return kept.groups
 
     def _size_of(self, server: str) -> tuple[int, int]:
         """The number of tools of a server that are not hidden, and their tokens."""

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolContext, Transformer
+from maitred.mediation.groups import propose_groups
 from maitred.mediation.llm import Estimate, LlmTransformer, ModelSpending
 from maitred.mediation.mediator import UNCATEGORIZED, Mediator, middleware
 from maitred.mediation.memo import Memo, MemoEntry, MemoryStore, MemoStore
@@ -17,6 +18,8 @@ from maitred.mediation.override_files import load_overrides
 from maitred.mediation.overrides import Overrides, OverrideTransformer, ToolOverride
 from maitred.mediation.proof import ProofVerdict, Ranker, prove
 from maitred.mediation.rules import RuleTransformer
+from maitred.mediation.words import expand_abbreviations
+from maitred.model.categories import ToolGroup
 
 if TYPE_CHECKING:  # it needs an HTTP client, which is slow to import: `__getattr__` imports it on first use
     from maitred.mediation.remote_overrides import fetch_overrides
@@ -40,12 +43,15 @@ __all__ = [
     "RuleTransformer",
     "SourceTool",
     "ToolContext",
+    "ToolGroup",
     "ToolOverride",
     "Transformer",
+    "expand_abbreviations",
     "fetch_overrides",
     "load_overrides",
     "middleware",
     "misreadings",
+    "propose_groups",
     "prove",
 ]
 

@@ -30,8 +30,10 @@ class SourceTool:
 class EnhancedTool(SourceTool):
     """A tool after mediation.
 
-    `original_name` is the name that its source knows, and an empty `category` means none. `confidence` (0 to
-    1) says how sure the transformer in `enhanced_by` is. The mediator fills in an empty `original_name` or
+    `original_name` is the name that its source knows, and an empty `category` means none.
+    `category_description` is about a category that the transformer made itself. `inferred` names the
+    parameters that a transformer suggests where the source declares none. `confidence` (0 to 1) says
+    how sure the transformer in `enhanced_by` is. The mediator fills in an empty `original_name` or
     `enhanced_by`. `hidden` and `pinned` are an operator's wishes for the menu.
 
     Raises:
@@ -46,6 +48,8 @@ class EnhancedTool(SourceTool):
     pinned: bool = False
     confidence: float = 0.0
     enhanced_by: str = ""
+    category_description: str = ""
+    inferred: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.confidence <= 1.0:

@@ -27,7 +27,13 @@ from maitred.mediation.overrides import Overrides, OverrideTransformer
 from maitred.mediation.proof import Ranker
 from maitred.mediation.proof_store import VERSION, Proofs
 from maitred.mediation.rules import RuleTransformer
-from maitred.mediation.service import MediationService, RememberedModel, ThreadedRules
+from maitred.mediation.service import (
+    ArgumentsOf,
+    MediationService,
+    RememberedModel,
+    ThreadedRules,
+    no_arguments,
+)
 from maitred.model.tools import canonical, content_hash
 
 log = structlog.get_logger(__name__)
@@ -44,6 +50,7 @@ class MediatorFactory:
         memos: Stores answers of models and results of proofs.
         make_ranker: Makes the ranker that judges search; called for the first proof.
         middleware: The hook of an embedding program for all tools; it may differ at every start.
+        arguments_of: Returns the arguments that calls of a tool had, each with its JSON type or nothing.
     """
 
     def __init__(
@@ -52,7 +59,9 @@ class MediatorFactory:
         make_ranker: Callable[[], Ranker],
         *,
         middleware: Middleware | None = None,
+        arguments_of: ArgumentsOf = no_arguments,
     ) -> None:
+        self._arguments_of = arguments_of
         self._memos = memos
         self._proofs = Proofs(make_ranker, memos)
         self._middleware = middleware
@@ -77,8 +86,10 @@ class MediatorFactory:
             transformers.append(ThreadedRules(_FILLING) if fills else ThreadedRules())
         proofs = self._proofs if own.proof and own.auto_enhance else None
         choices = {key: choice for key, choice in settings.tools.items() if choice.mending}
+        urls = {name: spec.url for name, spec in settings.servers.items() if spec.url}
         marks: list[Any] = [
             [asdict(file)["servers"] for file in files],
+            urls if files else {},
             [[type(transformer).__name__, transformer.priority] for transformer in transformers],
             RuleTransformer.version,
             _version(own) if model else "",
@@ -94,6 +105,8 @@ class MediatorFactory:
             choices=choices,
             middleware=self._middleware,
             is_whole=is_whole,
+            urls=urls,
+            arguments_of=self._arguments_of,
         )
 
     def _remembered_model(self, own: MediationSettings) -> RememberedModel | None:

@@ -92,7 +92,7 @@ class LlmTransformer:
 
     name = "llm"
     priority = 50
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     """Raise it when the question, or the reading of an answer, changes."""
 
     def __init__(

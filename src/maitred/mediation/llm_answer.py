@@ -2,10 +2,12 @@
 
 A malicious tool may have instructed the model. So a tool is built from the server's own values, and only
 allowed parts of an entry replace them. Annotations stay. The schema only gains hints: descriptions, and types
-as a choice between that type and anything, so every valid call stays valid. A text that addresses models, has
-addresses, or names other tools is refused. An entry with a fault is refused whole.
+as a choice between that type and anything, so every valid call stays valid. A tool that declares no
+parameters gets a whole schema, marked as inferred, by which no call is checked. A text that addresses models,
+has addresses, or names other tools is refused. An entry with a fault is refused whole.
 """
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -20,8 +22,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, normalise_tag
 from maitred.llm import LlmError, json_objects, plain_text
 from maitred.mediation.base import EnhancedTool, SourceTool
+from maitred.mediation.inferred_schema import InferredParameter, infer_schema, is_open
 from maitred.mediation.llm_prompt import (
+    MAX_DEFAULT,
     MAX_DESCRIPTION,
+    MAX_GROUP,
     MAX_PARAMETER,
     MAX_TITLE,
     MOST_SUGGESTED,
@@ -117,12 +122,27 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _GROUP = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+){0,4}")
 _MAX_GROUP = 40
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_OPEN = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "$id", *TEXTS})
 _RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 _TEN = frozenset(category.name for category in CATEGORIES)
 
 Refuse = Callable[[SourceTool, str], None]
 """Called with a tool whose entry is refused, and the reason."""
+
+
+_SCALARS: frozenset[type] = frozenset({str, bool, int, float})
+_DEFAULTS: Mapping[str, frozenset[type]] = {
+    "string": frozenset({str}),
+    "boolean": frozenset({bool}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "array": frozenset(),
+    "object": frozenset(),
+}
+"""Type of a parameter -> the exact types of a default; `True` is no integer."""
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 class _Strict(BaseModel):
@@ -132,6 +152,15 @@ class _Strict(BaseModel):
 class _Parameter(_Strict):
     description: Annotated[str, Field(max_length=MAX_PARAMETER)] = ""
     type: Literal["string", "number", "integer", "boolean", "array", "object"] | None = None
+    required: Any = False
+    default: Any = None
+
+    @property
+    def default_part(self) -> Mapping[str, Any]:
+        """The default, if it is a short scalar of the type."""
+        value, kinds = self.default, _DEFAULTS.get(self.type or "", _SCALARS)
+        is_plain = not isinstance(value, str) or (len(value) <= MAX_DEFAULT and plain_text(value) == value)
+        return {"default": value} if type(value) in kinds and is_plain and _is_finite(value) else {}
 
 
 class _Entry(_Strict):
@@ -149,11 +178,21 @@ class _Entry(_Strict):
         """All texts that a reader of the tool sees, except names of parameters."""
         yield from (self.name, self.title, self.description, *_use_cases(self.use_cases))
         yield from (parameter.description for parameter in self.parameters.values())
+        yield from (one.default for one in self.parameters.values() if isinstance(one.default, str))
 
 
 class _Group(_Strict):
     name: Annotated[str, Field(max_length=_MAX_GROUP)]
+    description: Any = ""
     tools: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Heading:
+    """A group of the model's."""
+
+    name: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +202,7 @@ class _TakenNames:
     tool: SourceTool
     taken: AbstractSet[str]
     unspoken: AbstractSet[str]
-    group: str | None
+    group: _Heading | None
 
 
 def read_answer(
@@ -187,11 +226,11 @@ def read_answer(
     numbers = [str(number) for number in range(1, len(tools) + 1)]
     if not entries.keys() <= set(numbers):
         raise LlmError("the model answered for tools that it was not asked about")
-    groups = _groups(answer.get("groups")) if grouped else None
     entries_by_number = {number: _entry(entry) for number, entry in entries.items()}
     new = Counter(entry.name.casefold() for entry in entries_by_number.values() if isinstance(entry, _Entry))
     old = {name.casefold() for name in names}
     spoken = identifiers([*names, *new])
+    groups = _groups(answer.get("groups"), spoken) if grouped else None
     answers: list[EnhancedTool | None] = []
     for number, tool in zip(numbers, tools, strict=True):
         entry = entries_by_number.get(number, "it is missing in the answer")
@@ -201,7 +240,7 @@ def read_answer(
                 tool=tool,
                 taken=(old - {own}) | ({name} if new[name] > 1 else set()),
                 unspoken=spoken - {own, name},
-                group=None if groups is None else groups.get(int(number), ""),
+                group=None if groups is None else groups.get(int(number), _Heading()),
             )
             fault = _fault(entry, own_names)
             answers.append(None if fault else _enhance(entry, own_names, by))
@@ -238,16 +277,22 @@ def _entry(value: Any) -> _Entry | str:
         return plain_text(f"{where or 'it'}: {first['msg']}")
 
 
-def _groups(value: Any) -> Mapping[int, str]:
-    """Number of a tool -> its group: the first one with a usable name."""
-    groups: dict[int, str] = {}
+def _groups(value: Any, names: AbstractSet[str]) -> Mapping[int, _Heading]:
+    """Number of a tool -> its group: the first one with a usable name.
+
+    A group loses a description that is too long, or that says what no text of a tool may say.
+    """
+    groups: dict[int, _Heading] = {}
     for entry in value if isinstance(value, list) else ():
         try:
             group = _Group.model_validate(entry)
         except ValidationError:
             continue
         if _GROUP.fullmatch(group.name) and not why_not(group.name, ""):
-            groups = dict.fromkeys(group.tools, group.name) | groups
+            text = plain_text(group.description) if isinstance(group.description, str) else ""
+            is_usable = len(text) <= MAX_GROUP and not why_not(text, "", names)
+            heading = _Heading(name=group.name, description=text if is_usable else "")
+            groups = dict.fromkeys(group.tools, heading) | groups
     return groups
 
 
@@ -280,15 +325,19 @@ def _enhance(entry: _Entry, names: _TakenNames, by: str) -> EnhancedTool | None:
         "description": plain_text(entry.description) or names.tool.description,
         "input_schema": _schema(names.tool.input_schema, entry.parameters),
     }
-    category = names.group if names.group is not None else entry.category if entry.category in _TEN else ""
+    own_category = _Heading(name=entry.category if entry.category in _TEN else "")
+    category = own_category if names.group is None else names.group
+    is_inferred = fields["input_schema"] != own["input_schema"] and not properties_of(own["input_schema"])
     tags = dict.fromkeys(filter(None, map(normalise_tag, entry.tags)))
     use_cases = _use_cases(entry.use_cases)
-    if fields == own and not (category or tags or use_cases):
+    if fields == own and not (category.name or tags or use_cases):
         return None
     return EnhancedTool(
         **fields,
         original_name=names.tool.name,
-        category=category,
+        category=category.name,
+        category_description=category.description,
+        inferred=tuple(properties_of(fields["input_schema"])) if is_inferred else (),
         tags=tuple(islice(tags, MOST_TAGS)),
         use_cases=use_cases,
         confidence=min(max(entry.confidence, 0.0), SUREST),
@@ -308,21 +357,25 @@ def _schema(
     """The schema with the model's hints where it says nothing; the same object if there are none."""
     own: Mapping[str, Any] = {"type": "object"} if schema is None else schema
     properties = properties_of(own)
-    if not properties and not _is_open(own):
-        return schema
-    targets = properties or dict.fromkeys(islice(parameters, MOST_SUGGESTED), True)
-    new = {name: _with_hints(part, parameters.get(name, _Parameter())) for name, part in targets.items()}
+    if not properties:
+        return infer_schema(own, _inferred(parameters)) if parameters and is_open(own) else schema
+    new = {name: _with_hints(part, parameters.get(name, _Parameter())) for name, part in properties.items()}
     return schema if new == properties else {**own, "properties": new}
 
 
-def _is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema without parameters allows any."""
-    return (
-        schema.keys() <= _OPEN
-        and schema.get("type", "object") == "object"
-        and schema.get("properties", {}) == {}
-        and schema.get("additionalProperties", True) in (True, {})
-    )
+def _inferred(parameters: Mapping[str, _Parameter]) -> Mapping[str, InferredParameter]:
+    """The parameters that the model suggests; one with a default is not required."""
+    return {
+        name: InferredParameter(
+            schema={
+                **({"type": part.type} if part.type else {}),
+                **({"description": text} if (text := plain_text(part.description)) else {}),
+                **part.default_part,
+            },
+            is_required=part.required is True and not part.default_part,
+        )
+        for name, part in islice(parameters.items(), MOST_SUGGESTED)
+    }
 
 
 def _with_hints(schema: Any, hints: _Parameter) -> Any:

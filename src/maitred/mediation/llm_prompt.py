@@ -16,6 +16,8 @@ from maitred.mediation.base import SourceTool, ToolContext
 MAX_TITLE: Final = 80
 MAX_DESCRIPTION: Final = 1_000
 MAX_PARAMETER: Final = 300
+MAX_DEFAULT: Final = 100
+MAX_GROUP: Final = 200
 USE_CASE_LENGTH: Final = (10, 120)
 MOST_USE_CASES: Final = 4
 MOST_SUGGESTED: Final = 12
@@ -45,7 +47,8 @@ present one is cryptic; no two tools may have one name
 {MAX_DESCRIPTION} characters
 - "parameters": {{present name: {{"description": ..., "type": ...}}}} for those that have no description or \
 no type; type is one of {", ".join(TYPES)}. If a tool declares none at all, those that it most likely takes, \
-at most {MOST_SUGGESTED}
+at most {MOST_SUGGESTED}; of these also "required": true if no call makes sense without it, and "default" if \
+the given texts name one: text of at most {MAX_DEFAULT} characters, a number, true or false
 - "tags": up to four of the tags below
 - "use_cases": two or three wishes of {USE_CASE_LENGTH[0]} to {USE_CASE_LENGTH[1]} characters that the tool \
 fulfils, in the first person and in everyday words
@@ -59,8 +62,9 @@ _CATEGORIES = '- "category", a further member of each entry: one of {}\n'.format
 )
 _GROUPS = """\
 Put the tools into groups as well, two to ten tools each that serve the same end. They stand beside "tools" \
-in your answer: "groups": [{"name": "user_management", "tools": [1, 4]}]. A name is one to three lower-case \
-English words with underscores.
+in your answer: "groups": [{"name": "user_management", "description": "Tools for managing user accounts.", \
+"tools": [1, 4]}]. A name is one to three lower-case English words with underscores; a description is one \
+sentence of at most 200 characters.
 """
 
 

@@ -252,4 +252,6 @@ def _over(tool: SourceTool, above: EnhancedTool | None, below: EnhancedTool | No
         if all(getattr(above, one) == getattr(tool, one) for one in names)
     ]
     kept: dict[str, Any] = {name: getattr(below, name) for name in silent}
+    if "input_schema" in silent:
+        kept["inferred"] = below.inferred
     return replace(above, **kept)

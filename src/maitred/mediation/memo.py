@@ -283,7 +283,7 @@ def _decode(memory: MemoEntry) -> _Recalled | None:
         value: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))
         if value is None:
             return _Recalled(answer=None, at=memory.at)
-        texts = {name: tuple(value[name]) for name in ("tags", "use_cases")}
+        texts = {name: tuple(value[name]) for name in ("tags", "use_cases", "inferred")}
         return _Recalled(answer=EnhancedTool(**{**value, **texts}), at=memory.at)
     except (ValueError, TypeError, KeyError):
         return None

@@ -5,6 +5,9 @@ overrides:
     gt_usr:            # a tool's name there, or a pattern with *
       rename: get_user
       parameters: {usr_id: {type: integer, description: The user's number.}}
+
+A JSON file without the key `overrides` has domains at the top, and `rename`, `description` and `inputSchema`
+for a tool: {"example.com": {"gt_usr": {"rename": "get_user"}}}.
 """
 
 import hashlib
@@ -18,12 +21,12 @@ from typing import Any
 import jsonschema_rs
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from maitred.config.document import ConfigDocument, Keys, read_document
+from maitred.config.document import JSON_SUFFIXES, ConfigDocument, Keys, read_document
 from maitred.config.taxonomy import check_tags
 from maitred.errors import ConfigError
 from maitred.mediation.overrides import TEXTS, Overrides, ToolOverride, types_of
 from maitred.model.tools import canonical
-from maitred.wording import as_code, did_you_mean
+from maitred.wording import as_code, did_you_mean, near_names
 
 MAX_BYTES = 1_000_000
 """Largest size of a file of overrides in bytes."""
@@ -37,6 +40,8 @@ _TEXT = (*_ONE_LINE, "description")
 _LISTS = ("tags", "use_cases")
 _FLAGS = ("hide", "pin")
 _KEYS = (*_TEXT, "parameters", *_LISTS, *_FLAGS)
+_DOMAIN_KEYS = ("rename", "description", "inputSchema")
+_SCHEMA_KEYS = ("type", "properties", "required", "title", "description", "$schema")
 _KEYWORDS = TEXTS | frozenset({
     "default", "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems", "maxLength",
     "maximum", "minItems", "minLength", "minimum", "multipleOf", "pattern", "properties", "type",
@@ -86,7 +91,7 @@ def parse_overrides(
     except ConfigError as error:
         faults = [fault.replace("`servers` or `mcpServers`", f"`{_TOP}`") for fault in error.faults]
         raise ConfigError(source, faults) from None
-    check = _OverridesReader(document, categories)
+    check = _OverridesReader(document, categories, by_domain=_is_by_domain(path, document))
     servers = check.servers()
     if check.faults:
         raise ConfigError(source, [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
@@ -103,10 +108,20 @@ def overrides_of(server: str, mapping: Mapping[str, Any], *, categories: Collect
     return parse_overrides(Path("manifest.json"), whole, source=server, categories=categories)
 
 
+def _is_by_domain(path: Path, document: ConfigDocument) -> bool:
+    """Whether a file has domains at the top; one with a mistyped `overrides` has not."""
+    is_other = any(near_names(key, [_TOP]) for key in document.tree)
+    return path.suffix in JSON_SUFFIXES and bool(document.tree) and not is_other
+
+
 class _OverridesReader:
     """Turns a document into overrides and collects every fault with its line."""
 
-    def __init__(self, document: ConfigDocument, categories: Collection[str]) -> None:
+    def __init__(
+        self, document: ConfigDocument, categories: Collection[str], *, by_domain: bool = False
+    ) -> None:
+        self._top = () if by_domain else (_TOP,)
+        self._keys = _DOMAIN_KEYS if by_domain else _KEYS
         self._document = document
         self._categories = categories
         self._values = _typed_value(document.root, {}) if document.root is not None else {}
@@ -115,18 +130,21 @@ class _OverridesReader:
 
     def servers(self) -> dict[str, dict[str, ToolOverride]]:
         tree = self._document.tree
-        for stranger in tree.keys() - {_TOP}:
-            self._add([stranger], _unknown(stranger, [_TOP]))
-        if _TOP not in tree:
-            self._add([], f"the top level must have the key `{_TOP}`")
+        if self._top:
+            for stranger in tree.keys() - {_TOP}:
+                self._add([stranger], _unknown(stranger, [_TOP]))
+            if _TOP not in tree:
+                self._add([], f"the top level must have the key `{_TOP}`")
+        whole = tree.get(_TOP) if self._top else tree
         servers: dict[str, dict[str, ToolOverride]] = {}
-        for server, tools in self._entries([_TOP], tree.get(_TOP), "servers or domains to tools"):
-            entries = self._entries([_TOP, server], tools, "tools to overrides")
+        for server, tools in self._entries(self._top, whole, "servers or domains to tools"):
+            at = [*self._top, server]
+            entries = self._entries(at, tools, "tools to overrides")
             name = server.lower() if "." in server else server
             if name in servers:
-                self._add([_TOP, server], "is given twice, in another spelling")
-            servers[name] = {tool: self._override([_TOP, server, tool], raw) for tool, raw in entries}
-            self._new_names([_TOP, server], servers[name])
+                self._add(at, "is given twice, in another spelling")
+            servers[name] = {tool: self._override([*at, tool], raw) for tool, raw in entries}
+            self._new_names(at, servers[name])
         return servers
 
     def _entries(self, keys: Keys, raw: Any, contents: str) -> Iterable[tuple[str, Any]]:
@@ -144,7 +162,9 @@ class _OverridesReader:
         values: dict[str, Any] = {}
         for key, value in entries.items():
             at = [*keys, key]
-            if key in _TEXT:
+            if key not in self._keys:
+                self._add(at, _unknown(key, self._keys))
+            elif key in _TEXT:
                 values[key] = self._text(at, value, one_line=key in _ONE_LINE)
             elif key in _LISTS:
                 values[key] = self._list(at, value)
@@ -153,7 +173,7 @@ class _OverridesReader:
             elif key == "parameters":
                 values[key] = dict(self._parameters(at, value))
             else:
-                self._add(at, _unknown(key, _KEYS))
+                values |= self._input_schema(at, value)
         if values.get("hide") and values.get("pin"):
             self._add([*keys, "pin"], "contradicts `hide`; keep one of the two")
         self._strange_places(keys, values)
@@ -216,6 +236,21 @@ class _OverridesReader:
                 yield name, part
             else:
                 self._add(at, "must be a mapping such as {description: What it is.}")
+
+    def _input_schema(self, keys: Keys, raw: Any) -> Mapping[str, Any]:
+        """The parameters and the required ones of an `inputSchema`, an object's JSON Schema."""
+        whole = dict(self._entries(keys, raw, "keywords of a JSON Schema to values"))
+        for keyword in whole.keys() - set(_SCHEMA_KEYS):
+            self._add([*keys, keyword], _unknown(keyword, _SCHEMA_KEYS))
+        if whole.get("type", "object") != "object":
+            self._add([*keys, "type"], "must be `object`")
+        parameters = dict(self._parameters([*keys, "properties"], whole.get("properties")))
+        required = self._list([*keys, "required"], whole.get("required") or [])
+        for at, name in enumerate(required):
+            if name not in parameters:
+                hint = did_you_mean(name, parameters, otherwise="it is not among `properties`")
+                self._add([*keys, "required", at], f"{name!r} is no parameter; {hint}")
+        return {"parameters": parameters, "required": required}
 
     def _strangers(self, keys: Keys, part: Mapping[str, Any]) -> None:
         for keyword in part.keys() - _KEYWORDS:

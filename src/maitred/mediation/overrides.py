@@ -15,6 +15,7 @@ import jsonschema_rs
 import structlog
 
 from maitred.mediation.base import EnhancedTool, SourceTool, ToolContext
+from maitred.model.pages import split_name
 
 log = structlog.get_logger(__name__)
 
@@ -34,13 +35,15 @@ Refuse = Callable[[str, str], None]
 class ToolOverride:
     """The changes to one tool; an empty field changes nothing.
 
-    `parameters` maps names of parameters to parts of their JSON Schemas.
+    `parameters` maps names of parameters to parts of their JSON Schemas. `required` names those that a call
+    must have, beside those that the server requires.
     """
 
     rename: str = ""
     title: str = ""
     description: str = ""
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
     category: str = ""
     tags: tuple[str, ...] = ()
     use_cases: tuple[str, ...] = ()
@@ -82,10 +85,19 @@ class OverrideTransformer:
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`; `None` for each tool without an override."""
-        return [self._apply(tool, context.source) for tool in tools]
+        url = context.metadata.get("url")
+        sources = [context.source, *([url] if isinstance(url, str) and url else [])]
+        return [self._apply(tool, sources) for tool in tools]
 
-    def _apply(self, tool: SourceTool, source: str) -> EnhancedTool | None:
-        override = next((match for file in self._overrides if (match := file.find(source, tool.name))), None)
+    def _find(self, sources: Sequence[str], tool: str) -> ToolOverride | None:
+        """The override of the first file that has one: by the source, by its URL, or by the page's origin."""
+        origin, own_name = split_name(tool)
+        asked = [(source, tool) for source in sources] + ([(origin, own_name)] if origin else [])
+        found = (match for file in self._overrides for one in asked if (match := file.find(*one)))
+        return next(found, None)
+
+    def _apply(self, tool: SourceTool, sources: Sequence[str]) -> EnhancedTool | None:
+        source, override = sources[0], self._find(sources, tool.name)
         if override is None:
             return None
 
@@ -103,7 +115,7 @@ class OverrideTransformer:
             original_name=tool.name,
             title=override.title or tool.title,
             description=override.description or tool.description,
-            input_schema=merge_schema(tool.input_schema, override.parameters, refuse),
+            input_schema=merge_schema(tool.input_schema, override.parameters, refuse, override.required),
             annotations=tool.annotations,
             metadata=tool.metadata,
             category=override.category,
@@ -117,9 +129,19 @@ class OverrideTransformer:
 
 
 def merge_schema(
-    schema: Mapping[str, Any] | None, parameters: Mapping[str, Mapping[str, Any]], refuse: Refuse
+    schema: Mapping[str, Any] | None,
+    parameters: Mapping[str, Mapping[str, Any]],
+    refuse: Refuse,
+    required: Sequence[str] = (),
 ) -> Mapping[str, Any] | None:
-    """A tool's schema with the overrides of its parameters; calls `refuse` for parts that do not fit."""
+    """A tool's schema with the overrides of its parameters; calls `refuse` for parts that do not fit.
+
+    Args:
+        schema: The tool's own schema.
+        parameters: Parts of the schemas of parameters.
+        refuse: Called for each part that does not fit.
+        required: Parameters that are required, too, unless the tool does not take them.
+    """
     if not parameters:
         return schema
     own: Mapping[str, Any] = {"type": "object"} if schema is None else schema
@@ -135,7 +157,12 @@ def merge_schema(
             refuse(name, "all, since the server takes no further parameters")
         else:
             properties_out[name] = part
-    return {**own, "properties": properties_out} if properties_out != properties else schema
+    new = {**own, "properties": properties_out} if properties_out != properties else own
+    declared = own.get("required")
+    needed = list(declared) if isinstance(declared, list) else []
+    if more := [name for name in required if name in properties_out and name not in needed]:
+        new = {**new, "required": [*needed, *more]}
+    return schema if new is own else new
 
 
 def _property(own: Any, part: Mapping[str, Any], refuse: Callable[[str], None]) -> Any:

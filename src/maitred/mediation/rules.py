@@ -2,8 +2,8 @@
 
 They need no network and always give the same answer. They never change what a call means: every valid
 arguments object stays valid. A guessed type of a parameter is only a hint, a choice between that type and
-anything. The published name stays too, unless `rename` is set; its meaning goes into title and description,
-for search.
+anything. A tool that declares no parameters gets an inferred schema, by which no call is checked. The
+published name stays too, unless `rename` is set; its meaning goes into title and description, for search.
 """
 
 import re
@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maitred.mediation.base import EnhancedTool, SourceTool, ToolContext
+from maitred.mediation.inferred_schema import InferredParameter, infer_schema, is_open
 from maitred.mediation.lexicon import VERBS
+from maitred.mediation.schema_rules import infer_parameters, merge_seen
 from maitred.mediation.sentences import (
     SentenceDraft,
     describe,
@@ -55,12 +57,16 @@ _SENTENCES: Mapping[str, str] = {
 }
 
 
+SEEN = "arguments_seen"
+"""The key in the metadata of a context for the arguments that calls had, by name of the tool."""
+
+
 class RuleTransformer:
     """Improves tools by rules; `None` for a tool that needs nothing."""
 
     name = "rules"
     priority = 100
-    version = 1
+    version = 2
     """Raise it when the rules might answer differently."""
 
     def __init__(self, *, rename: bool = False) -> None:
@@ -70,15 +76,22 @@ class RuleTransformer:
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
-        """See `Transformer`; the context is not used."""
-        del context
-        return self.transform_now(tools)
+        """See `Transformer`; of the context, only the arguments under `SEEN` are used."""
+        return self.transform_now(tools, seen_arguments(context))
 
-    def transform_now(self, tools: Sequence[SourceTool]) -> list[EnhancedTool | None]:
-        """The synchronous form of `transform`, for a worker thread."""
-        return [self._transform_tool(tool) for tool in tools]
+    def transform_now(
+        self, tools: Sequence[SourceTool], seen: Mapping[str, Mapping[str, str]] | None = None
+    ) -> list[EnhancedTool | None]:
+        """The synchronous form of `transform`, for a worker thread.
 
-    def _transform_tool(self, tool: SourceTool) -> EnhancedTool | None:
+        Args:
+            tools: The tools of one source.
+            seen: By name of a tool, the arguments that calls had, each with its JSON type or nothing.
+        """
+        return [self._transform_tool(tool, (seen or {}).get(tool.name, {})) for tool in tools]
+
+    def _transform_tool(self, tool: SourceTool, seen: Mapping[str, str]) -> EnhancedTool | None:
+        inferred = _inferred(tool, seen)
         properties = _properties(tool.input_schema)
         short = len(tool.description.split()) <= _SHORT_TEXT
         own_name = name_in_page(tool.name)
@@ -86,9 +99,7 @@ class RuleTransformer:
         name = spell(own_name, context, is_tool=True)
         parameters = {parameter: spell(parameter, context) for parameter in properties}
         sentence = describe(name, list(parameters.values()))
-        description = _description(tool.description, name, sentence)
-        if description == tool.description.strip():
-            description = tool.description
+        description = _keep_same(tool.description, _description(tool.description, name, sentence))
         title = (
             sentence_case(name.text) if name.is_spelled_out and tool.title in {"", tool.name} else tool.title
         )
@@ -96,15 +107,17 @@ class RuleTransformer:
             parameter: _parameter(properties[parameter], spelling)
             for parameter, spelling in parameters.items()
         }
-        schema = _with(tool.input_schema, properties, new_properties)
+        schema = _with(tool.input_schema, properties, new_properties, inferred)
         new_name = (_new_name(name) if self._rename and name.is_spelled_out else "") or tool.name
         if (title, description, schema, new_name) == (
             tool.title, tool.description, tool.input_schema, tool.name,
         ):  # fmt: skip
             return None
         inferred_from = sentence if sentence and description.startswith(sentence.text) else None
-        is_guess = name.is_guess or (inferred_from is not None and inferred_from.is_guess)
-        is_inferred = inferred_from is not None or new_properties != properties
+        is_guess = (
+            name.is_guess or _is_guess(tool, inferred) or bool(inferred_from and inferred_from.is_guess)
+        )
+        is_inferred = inferred_from is not None or new_properties != properties or bool(inferred)
         return EnhancedTool(
             name=new_name,
             original_name=tool.name,
@@ -115,13 +128,37 @@ class RuleTransformer:
             metadata=tool.metadata,
             confidence=_GUESSED if is_guess else _INFERRED if is_inferred else _RESPELLED,
             enhanced_by=self.name,
+            inferred=tuple(inferred),
         )
+
+
+def seen_arguments(context: ToolContext) -> Mapping[str, Mapping[str, str]]:
+    """The arguments that calls had, by name of the tool; empty if the source keeps none."""
+    seen = context.metadata.get(SEEN)
+    return seen if isinstance(seen, Mapping) else {}
+
+
+def _inferred(tool: SourceTool, seen: Mapping[str, str]) -> Mapping[str, InferredParameter]:
+    """The parameters of a tool that declares none."""
+    if _properties(tool.input_schema) or not is_open(tool.input_schema):
+        return {}
+    return merge_seen(infer_parameters(tool.name, tool.description), seen.items())
+
+
+def _is_guess(tool: SourceTool, inferred: Mapping[str, InferredParameter]) -> bool:
+    """Whether the name alone says that the tool has these parameters."""
+    return bool(inferred) and inferred == infer_parameters(tool.name, "")
 
 
 def _new_name(name: SpelledName) -> str:
     """A name in a form that can be published; empty if there is none."""
     new = "_".join("_".join(name.words).split())
     return new if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", new) else ""
+
+
+def _keep_same(before: str, after: str) -> str:
+    """The text before if only the blanks around it would change."""
+    return before if after == before.strip() else after
 
 
 def _description(description: str, name: SpelledName, sentence: SentenceDraft | None) -> str:
@@ -150,8 +187,13 @@ def _properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def _with(
-    schema: Mapping[str, Any] | None, properties: Mapping[str, Any], new: Mapping[str, Any]
+    schema: Mapping[str, Any] | None,
+    properties: Mapping[str, Any],
+    new: Mapping[str, Any],
+    inferred: Mapping[str, InferredParameter],
 ) -> Mapping[str, Any] | None:
+    if inferred:
+        return infer_schema(schema, inferred)
     return schema if schema is None or new == properties else {**schema, "properties": new}
 
 

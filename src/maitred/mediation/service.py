@@ -7,7 +7,7 @@ no proof.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import structlog
 from anyio import to_thread
@@ -23,7 +23,7 @@ from maitred.mediation.neighbours import Neighbourhood
 from maitred.mediation.overrides import OverrideTransformer
 from maitred.mediation.proof import ProofVerdict
 from maitred.mediation.proof_store import Proofs, Verdicts
-from maitred.mediation.rules import RuleTransformer
+from maitred.mediation.rules import SEEN, RuleTransformer, seen_arguments
 from maitred.model.categories import ToolChoice
 from maitred.model.pages import split_mark
 from maitred.model.tools import Mediation, Tool, ToolKey, canonical, content_hash
@@ -67,6 +67,16 @@ class RememberedModel:
     close: Callable[[], Awaitable[None]]
 
 
+ArgumentsOf = Callable[[ToolKey], Mapping[str, str]]
+"""The arguments that calls of a tool had: their names, each with its JSON type or nothing."""
+
+
+def no_arguments(key: ToolKey) -> Mapping[str, str]:
+    """Know of no call."""
+    del key
+    return {}
+
+
 class ThreadedRules(RuleTransformer):
     """Rules in a worker thread, since a server may have thousands of tools; the priority can be set."""
 
@@ -78,7 +88,7 @@ class ThreadedRules(RuleTransformer):
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
-        return await to_thread.run_sync(self.transform_now, tools)
+        return await to_thread.run_sync(self.transform_now, tools, seen_arguments(context))
 
 
 class MediationService:
@@ -94,6 +104,8 @@ class MediationService:
         choices: Mapping[ToolKey, ToolChoice] | None = None,
         middleware: Middleware | None = None,
         is_whole: bool = True,
+        urls: Mapping[str, str] | None = None,
+        arguments_of: ArgumentsOf = no_arguments,
     ) -> None:
         """Combine transformers.
 
@@ -105,6 +117,8 @@ class MediationService:
             choices: An operator's decisions about single tools.
             middleware: The hook of an embedding program; it comes last.
             is_whole: False if a source of overrides is not available yet.
+            urls: The addresses of servers, by which overrides of a domain are found.
+            arguments_of: Returns the arguments that calls of a tool had.
         """
         self.fingerprint = fingerprint
         self.is_whole = is_whole
@@ -120,6 +134,8 @@ class MediationService:
         self._choices = dict(choices or {})
         self._hook = _mediator([FunctionTransformer(middleware)]) if middleware else None
         self._near: Neighbourhood | None = None
+        self._urls = dict(urls or {})
+        self._arguments_of = arguments_of
 
     @property
     def model(self) -> LlmTransformer | None:
@@ -141,7 +157,7 @@ class MediationService:
         proposals = await self.proposals(server, tools)
         now = [proposal.published_tool for proposal in proposals]
         if self._hook is not None:
-            now = await _apply_hook(self._hook, server, now)
+            now = await _apply_hook(self._hook, self._of(server), now)
         return [
             _mediated_tool(proposal.before, after) for proposal, after in zip(proposals, now, strict=True)
         ]
@@ -214,7 +230,9 @@ class MediationService:
     async def _drafts(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
         """Proposals without proof; those that need one are "unproven"."""
         originals = [_source_tool(tool) for tool in tools]
-        answers = await self._mediator.enhance(list(map(_without_mark, originals)), _of(server))
+        answers = await self._mediator.enhance(
+            list(map(_without_mark, originals)), self._of(server, [tool.key for tool in tools])
+        )
         return [
             Proposal(before=before, after=_marked(before, after), state=self._state(tool.key, after))
             for tool, before, after in zip(tools, originals, answers, strict=True)
@@ -260,7 +278,7 @@ class MediationService:
         if self._model is None:
             return []
         tools_left = await self._unanswered_tools(server, tools)
-        return [tools_left[at] for at in await self._model.memo.missing(tools_left, _of(server))]
+        return [tools_left[at] for at in await self._model.memo.missing(tools_left, self._of(server))]
 
     async def ask(self, server: str, tools: Sequence[ServerTool]) -> int:
         """Ask the language model about the tools of `missing`; returns how many answers changed.
@@ -270,7 +288,7 @@ class MediationService:
             StoreError: The stored answers cannot be read.
         """
         return (
-            await self._model.memo.fill(await self._unanswered_tools(server, tools), _of(server))
+            await self._model.memo.fill(await self._unanswered_tools(server, tools), self._of(server))
             if self._model
             else 0
         )
@@ -282,15 +300,24 @@ class MediationService:
             StoreError: The stored answers cannot be read.
         """
         missing = await self.missing(server, tools)
-        return self._model.model.estimate(missing, _of(server)) if self._model else None
+        return self._model.model.estimate(missing, self._of(server)) if self._model else None
 
     async def _unanswered_tools(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
         """The tools without an answer from a transformer above the language model."""
         originals = [
             _without_mark(_source_tool(tool)) for tool in tools if self._choice(tool.key) != "reject"
         ]
-        answers = await self._above.enhance(originals, _of(server))
+        answers = await self._above.enhance(originals, self._of(server))
         return [tool for tool, answer in zip(originals, answers, strict=True) if answer.enhanced_by == _NONE]
+
+    def _of(self, server: str, keys: Sequence[ToolKey] = ()) -> ToolContext:
+        """The origin of a server's tools, and the arguments that calls of these tools had."""
+        url = self._urls.get(server)
+        seen = {key.name: arguments for key in keys if (arguments := self._arguments_of(key))}
+        metadata: dict[str, Any] = {"url": url} if url else {}
+        return ToolContext(
+            source=server, source_type="api", metadata={**metadata, **({SEEN: seen} if seen else {})}
+        )
 
 
 def _stored_layers(model: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
@@ -309,10 +336,6 @@ def _mediator(transformers: Sequence[Transformer]) -> Mediator:
     for transformer in transformers:
         mediator.use(transformer)
     return mediator
-
-
-def _of(server: str) -> ToolContext:
-    return ToolContext(source=server, source_type="api")
 
 
 def _source_tool(tool: ServerTool) -> SourceTool:
@@ -395,10 +418,12 @@ def _proven_state(verdict: ProofVerdict | None) -> State:
     return "unfit" if verdict.unfit else "harmful"
 
 
-async def _apply_hook(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:
+async def _apply_hook(
+    hook: Mediator, context: ToolContext, tools: Sequence[EnhancedTool]
+) -> list[EnhancedTool]:
     """The tools as the hook of the embedding program returns them."""
     renamed_tools = [replace(tool, original_name=tool.name) for tool in tools]
-    answers = await hook.enhance(renamed_tools, _of(server))
+    answers = await hook.enhance(renamed_tools, context)
     return [
         replace(answer, original_name=tool.original_name)
         if answer.enhanced_by == FunctionTransformer.name
@@ -424,5 +449,7 @@ def _mediated_tool(before: SourceTool, after: EnhancedTool) -> MediatedTool | No
             category=after.category,
             tags=after.tags,
             use_cases=after.use_cases,
+            category_description=after.category_description,
+            inferred=after.inferred,
         ),
     )

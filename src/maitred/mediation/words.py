@@ -83,6 +83,16 @@ def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool =
     return SpelledName(words=tuple(words), is_spelled_out=words != own, is_guess=not certain)
 
 
+def expand_abbreviations(name: str) -> str:
+    """A tool's name with its abbreviations spelled out, `gt_usr` as `get_user`; others stay as they are.
+
+    The words are joined by underscores. What has several meanings is spelled out only if the rest of the name
+    decides.
+    """
+    spelled = spell(name, certain_words([name]), is_tool=True)
+    return "_".join("_".join(spelled.words).split()) if spelled.is_spelled_out else name
+
+
 def possible_meanings(
     piece: str, near: AbstractSet[str], far: AbstractSet[str] = frozenset(), *, is_first: bool = False
 ) -> list[tuple[str, ...]]:

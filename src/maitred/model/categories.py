@@ -23,11 +23,32 @@ class Category:
     words: tuple[str, ...] = ()
 
 
+GroupedBy = Literal["rules", "model", "overrides", "program"]
+GroupPolicy = Literal["unplaced", "all", "off"]
+"""Which tools get into proposed groups: those that no category fits well, all, or none."""
+
+FEWEST_IN_GROUP: Final = 3
+"""Fewer tools of a server are no group."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolGroup:
+    """A group of tools that was proposed, and by what: rules, a language model, overrides, or a program.
+
+    `name` has the form of a category's name. `description` is one line, or empty.
+    """
+
+    name: str
+    description: str = ""
+    by: GroupedBy = "rules"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """The category of a tool. `confidence` is 0 to 1, 1 for a person's choice; `tags` are `dimension:tag`.
 
-    `subcategory` is the part of the category; empty if its words say nothing.
+    `subcategory` is the part of the category; empty if its words say nothing. `group` is a further heading
+    that the tool has in the menu. Scopes and rules of the operator judge a tool by its category alone.
     """
 
     category: str = ""
@@ -35,6 +56,7 @@ class Placement:
     by: PlacedBy = ""
     tags: tuple[str, ...] = ()
     subcategory: str = ""
+    group: ToolGroup | None = None
 
 
 UNPLACED = Placement()

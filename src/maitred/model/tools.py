@@ -45,7 +45,9 @@ class Mediation:
 
     `title`, `description` and `input_hash` are the server's own. `rename` is a new name in place of the
     server's. `hidden` and `pinned` are wishes about the menu. `category`, `tags` and `use_cases` count if no
-    person chose others.
+    person chose others. A category that the menu does not have is a group, about which `category_description`
+    says more. `inferred` names the parameters of a schema that was suggested where the server declares none;
+    no call is checked by it.
     """
 
     by: str
@@ -59,6 +61,8 @@ class Mediation:
     category: str = ""
     tags: tuple[str, ...] = ()
     use_cases: tuple[str, ...] = ()
+    category_description: str = ""
+    inferred: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +95,16 @@ class Tool:
         """The hashes of its schemas, the server's own included."""
         own = (self.mending.input_hash,) if self.mending else ()
         return (self.input_hash, self.output_hash, *own)
+
+    @property
+    def inferred(self) -> tuple[str, ...]:
+        """The parameters that mediation suggests where the server declares none."""
+        return self.mending.inferred if self.mending else ()
+
+    @property
+    def checked_hash(self) -> str:
+        """The hash of the schema by which calls are checked: the server's own if ours is inferred."""
+        return self.mending.input_hash if self.mending and self.mending.inferred else self.input_hash
 
     @property
     def raw(self) -> "Tool":

@@ -21,9 +21,9 @@ FAIR: Final = 0.2
 class Filter:
     """The limits of a search. `visible` are the servers whose tools the caller may see.
 
-    A tool fits if it is in one of the `categories`, if any are given, and in the `subcategory`, if there is
-    one, has all of the `tags`, and is one of `only`, unless that is `None`. The caller may not see tools in
-    `outside` either.
+    A tool fits if it is in one of the `categories`, if any are given, in the `subcategory` and the `group`,
+    if they are given, has all of the `tags`, and is one of `only`, unless that is `None`. The caller may not
+    see tools in `outside` either.
     """
 
     visible: frozenset[str]
@@ -31,6 +31,7 @@ class Filter:
     read_only: bool = False
     categories: frozenset[str] = frozenset()
     subcategory: str = ""
+    group: str = ""
     tags: frozenset[str] = frozenset()
     outside: frozenset[ToolKey] = frozenset()
     only: frozenset[ToolKey] | None = None
@@ -38,7 +39,7 @@ class Filter:
     @property
     def asks_each(self) -> bool:
         """Whether each tool has to be looked at: its category, its tags, or itself."""
-        return bool(self.categories or self.subcategory or self.tags) or self.only is not None
+        return bool(self.categories or self.subcategory or self.group or self.tags) or self.only is not None
 
 
 @dataclass(frozen=True, kw_only=True)

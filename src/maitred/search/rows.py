@@ -134,7 +134,8 @@ class Rows:
             place = tool.placement
             of_category = not limits.categories or place.category in limits.categories
             of_part = limits.subcategory in ("", place.subcategory)
-            mask[row] = of_category and of_part and limits.tags.issubset(place.tags)
+            of_group = not limits.group or (place.group is not None and place.group.name == limits.group)
+            mask[row] = of_category and of_part and of_group and limits.tags.issubset(place.tags)
         return mask
 
     def rows_of_name(self, phrase: str, mask: Mask) -> list[int]:

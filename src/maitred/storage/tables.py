@@ -43,6 +43,7 @@ tools = sa.Table(
     sa.Column("raw_input_hash", sa.String(32), nullable=False, server_default=""),
     sa.Column("withheld", sa.Text, nullable=False, server_default=""),
     sa.Column("subcategory", sa.String(64), nullable=False, server_default=""),
+    sa.Column("tool_group", sa.JSON, nullable=False, server_default="{}"),
 )
 
 schemas = sa.Table(
@@ -106,6 +107,7 @@ observations = sa.Table(
     sa.Column("answer_schema", sa.Text, nullable=False),
     sa.Column("example", sa.Text, nullable=False),
     sa.Column("day", sa.String(10), nullable=False),
+    sa.Column("argument_schema", sa.Text, nullable=False, server_default=""),
 )
 """What calls showed of each tool; see `maitred.usage.observations`."""
 

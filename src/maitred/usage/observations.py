@@ -1,4 +1,4 @@
-"""What calls showed of a tool: the shape of its answers and, if the operator allows it, one real call.
+"""What calls showed of a tool: the shape of arguments and answers, and a real call if the operator allows it.
 
 A few answers of each tool are looked at, until its definition changes. What they showed is in the database of
 the catalog, so that it lasts, and in memory, so that a page of the menu never waits for it.
@@ -18,14 +18,17 @@ from maitred.errors import StoreError
 from maitred.model.tools import Tool, ToolKey
 from maitred.storage.batch import BatchWriter
 from maitred.storage.database import Database, DriverConnection, WriteOptions, placeholders
-from maitred.usage.answer_shape import merge_shapes, shape_of_answer
+from maitred.usage.answer_shape import merge_shapes, shape_of, shape_of_answer
 
 log = structlog.get_logger(__name__)
 
 MOST_ANSWERS: Final = 5
 """How many answers of a tool are looked at."""
 
-COLUMNS: Final = ("server", "raw_name", "definition", "answers", "answer_schema", "example", "day")
+COLUMNS: Final = (
+    "server", "raw_name", "definition", "answers", "answer_schema", "example", "day", "argument_schema",
+)  # fmt: skip
+_DAY: Final = COLUMNS.index("day")
 OBSERVED: Final = f"SELECT {', '.join(f'observations.{name}' for name in COLUMNS)} FROM observations"  # noqa: S608  # our own names
 PUT: Final = (
     f"INSERT INTO observations ({', '.join(COLUMNS)}) VALUES ({placeholders(len(COLUMNS))})"  # noqa: S608  # as above
@@ -50,13 +53,14 @@ def _now() -> datetime:
 class Observation:
     """What was seen of a tool while its input schema had the hash `definition`.
 
-    `returns` is a JSON Schema of `answers` answers. `arguments` are those of one call that succeeded, with
-    masked secrets; `None` if no example may be kept.
+    `returns` is a JSON Schema of `answers` answers, and `takes` one of the arguments of those calls.
+    `arguments` are those of one call that succeeded, with masked secrets; `None` if no example may be kept.
     """
 
     definition: str
     answers: int = 0
     returns: Mapping[str, Any] | None = None
+    takes: Mapping[str, Any] | None = None
     arguments: Mapping[str, Any] | None = None
     day: str = ""
 
@@ -97,19 +101,20 @@ class ToolObservations(anyio.AsyncContextManagerMixin):
             rows = await self._database.read_driver(
                 lambda connection: connection.execute(OBSERVED).fetchall()
             )
-            if min((row[-1] for row in rows), default=first) < first:
+            if min((row[_DAY] for row in rows), default=first) < first:
                 await self._database.write_driver(
                     lambda connection: connection.execute(DROP, (first,)), _PATIENCE
                 )
         except StoreError as error:
             log.warning("what answers looked like cannot be read", reason=error.reason)
             return
-        recent = [row for row in rows if row[-1] >= first]
-        for server, name, definition, answers, shape, example, day in recent:
+        recent = [row for row in rows if row[_DAY] >= first]
+        for server, name, definition, answers, shape, example, day, taken in recent:
             self._known[ToolKey(server=server, name=name)] = Observation(
                 definition=definition,
                 answers=answers,
                 returns=_read(shape),
+                takes=_read(taken),
                 arguments=_read(example),
                 day=day,
             )
@@ -120,6 +125,12 @@ class ToolObservations(anyio.AsyncContextManagerMixin):
         if seen is None or seen.definition != _definition(tool) or tool.withheld:
             return None
         return seen if self._allows_examples else replace(seen, arguments=None)
+
+    def arguments_of(self, key: ToolKey) -> Mapping[str, str]:
+        """The names of arguments in calls that succeeded, each with its JSON type or nothing."""
+        seen = self._known.get(key)
+        properties = (seen.takes or {}).get("properties", {}) if seen else {}
+        return {name: _type_of(part) for name, part in properties.items()}
 
     def allow_examples(self, *, allowed: bool) -> None:
         """Keep an example of each tool from now on, or keep none and drop those there are."""
@@ -140,7 +151,12 @@ class ToolObservations(anyio.AsyncContextManagerMixin):
             return
         more = replace(seen, day=self._clock().date().isoformat())
         if seen.answers < MOST_ANSWERS:
-            more = replace(more, answers=seen.answers + 1, returns=_with_answer(seen.returns, result))
+            more = replace(
+                more,
+                answers=seen.answers + 1,
+                returns=_with_answer(seen.returns, result),
+                takes=_with_arguments(seen.takes, arguments),
+            )
         if wants_example:
             more = replace(more, arguments=self._example(arguments))
         self._put(tool.key, more)
@@ -172,7 +188,7 @@ class ToolObservations(anyio.AsyncContextManagerMixin):
         rows = [
             (
                 *(_text(key.server), _text(key.name), seen.definition, seen.answers),
-                *(_written(seen.returns), _written(seen.arguments), seen.day),
+                *(_written(seen.returns), _written(seen.arguments), seen.day, _written(seen.takes)),
             )
             for key, seen in pending.items()
         ]
@@ -200,6 +216,23 @@ def _with_answer(known: Mapping[str, Any] | None, result: Mapping[str, Any]) -> 
         return known
     merged = shape if known is None else merge_shapes(known, shape)
     return merged if len(json.dumps(merged)) <= _MAX_SHAPE_CHARS else {"type": merged["type"]}
+
+
+def _with_arguments(
+    known: Mapping[str, Any] | None, arguments: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    shape = (
+        shape_of({name: value for name, value in arguments.items() if value is not None}) if arguments else {}
+    )
+    if "properties" not in shape:
+        return known
+    merged = shape if known is None else merge_shapes(known, shape)
+    return merged if "properties" in merged and len(json.dumps(merged)) <= _MAX_SHAPE_CHARS else known
+
+
+def _type_of(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    return kind if isinstance(kind, str) else ""
 
 
 def _written(value: Mapping[str, Any] | None) -> str:

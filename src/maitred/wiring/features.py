@@ -1,7 +1,7 @@
 """Makes the features of a gateway: admission, access, audit, search, mediation, visibility and chains."""
 
 import os
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.mediation.base import Middleware
     from maitred.mediation.factory import MediatorFactory
     from maitred.mediation.proof import Ranker
+    from maitred.model.categories import ToolGroup
     from maitred.model.held_calls import HeldCall
+    from maitred.model.tools import ToolKey
     from maitred.search.base import Embedder, Vectors
     from maitred.search.engine import SearchEngine
     from maitred.visibility.rules import RuleFunction
@@ -78,7 +80,15 @@ def make_placer(settings: Settings) -> "Placer":
         choices=settings.tools,
         embed_tools=lambda tools, schema: bundled_embedder().documents(documents(tools, schema)),
         embed_texts=_embed_texts,
+        groups=settings.disclosure.groups,
+        propose_groups=_propose_groups,
     )
+
+
+def _propose_groups(names: "Collection[str]", source: str) -> "Mapping[str, ToolGroup]":
+    from maitred.mediation.groups import propose_groups
+
+    return propose_groups(names, source)
 
 
 def _embed_texts(texts: "Sequence[str]") -> "Vectors":
@@ -123,8 +133,15 @@ def plugged_rules() -> "Mapping[str, RuleFunction]":
     return found
 
 
-def make_menders(settings: Settings, middleware: "Middleware | None") -> "MediatorFactory":
-    """The factory of mediation services, with stored answers of models and stored proofs."""
+def make_menders(
+    settings: Settings,
+    middleware: "Middleware | None",
+    arguments_of: "Callable[[ToolKey], Mapping[str, str]]",
+) -> "MediatorFactory":
+    """The factory of mediation services, with stored answers of models and stored proofs.
+
+    `arguments_of` returns the arguments that calls of a tool had, each with its type.
+    """
     from maitred.mediation.factory import MediatorFactory
     from maitred.mediation.memo_store import SqlMemos
 
@@ -133,7 +150,8 @@ def make_menders(settings: Settings, middleware: "Middleware | None") -> "Mediat
 
         return SearchRanker(bundled_embedder())
 
-    return MediatorFactory(SqlMemos(database_of(settings)), make_ranker, middleware=middleware)
+    memos = SqlMemos(database_of(settings))
+    return MediatorFactory(memos, make_ranker, middleware=middleware, arguments_of=arguments_of)
 
 
 @asynccontextmanager

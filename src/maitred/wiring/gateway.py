@@ -174,7 +174,7 @@ async def _make_parts(
         make_namesakes=make_namesakes,
         check_policy=check_policy,
         make_placer=make_placer,
-        make_mender=make_menders(settings, tool_middleware).make,
+        make_mender=make_menders(settings, tool_middleware, observations.arguments_of).make,
         make_tables=partial(make_tables, rules=rules),
         open_writer=open_writer,
         reserved_names=frozenset(META_TOOLS),

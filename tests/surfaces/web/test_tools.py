@@ -19,7 +19,7 @@ from tests.surfaces.web.test_attacks import ATTACKS, Elements, hidden
 
 from maitred.browser.cdp import CdpConnection
 from maitred.config.load import load
-from maitred.config.settings import Disclosure, Mode
+from maitred.config.settings import Disclosure, MediationSettings, Mode
 from maitred.errors import ToolWithheldError
 from maitred.gateway import TrialText
 from maitred.model.access import LOCAL_GRANT, LOCAL_USER, Grant
@@ -344,3 +344,27 @@ async def test_the_pages_say_what_agents_get_by_the_mode_of_the_list(house: Hous
         assert ("cost less than 4,000 tokens" in text) == (mode == "auto")
     assert ("what the agent finds" in search) == (not is_whole)
     assert ("What an agent reads first" in one) == (not is_whole)
+
+
+async def test_a_group_is_shown_with_what_proposed_it(tmp_path: Path) -> None:
+    """The list can be limited to it like to a category, and the page of a tool names it."""
+    names = ("create_frobnitz", "get_frobnitz", "list_frobnitz")
+    async with opened(tmp_path, {"works": [tool(name) for name in (*names, "run_query")]}) as house:
+        client = await house.person()
+        text = await page(client)
+        assert '<optgroup label="Groups"><option value="frobnitz">frobnitz (3)</option>' in text
+        rows = rows_of(await page(client, category="frobnitz"))
+        assert len(rows) == 3
+        assert all("frobnitz" in row for row in rows)
+        one = words_of(await page(client, "/ui/tools/works/get_frobnitz"))
+        assert "Group frobnitz proposed by rules" in one
+        assert "frobnitz" not in await page(client, "/ui/access")
+
+
+async def test_inferred_parameters_are_shown_as_such(tmp_path: Path) -> None:
+    """On the page of the tool, with what inferred them."""
+    silent = {"name": "find", "description": "`words` (string, required)", "inputSchema": {"type": "object"}}
+    mediation = MediationSettings(auto_enhance=True, proof=False)
+    async with opened(tmp_path, {"docs": [silent]}, mediation=mediation) as house:
+        one = words_of(await page(await house.person(), "/ui/tools/docs/find"))
+        assert "Parameters words inferred by rules: its server declares none" in one

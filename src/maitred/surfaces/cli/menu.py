@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
     from maitred.gateway import Gateway
 
 _BY = {"": "not placed yet", "rules": "rules", "mediation": "mediation", "person": "you"}
+_PROPOSER = {"model": "a language model", "program": "a program"}
 
 
 def register(app: typer.Typer) -> None:
@@ -155,7 +156,7 @@ def _show_categories(found: dict[str, Any], counts: dict[str, int] | None, *, as
     rows = [
         (
             *(one["name"], one["title"], f"{one['tools']:,}", f"{one['servers']:,}"),
-            *(", ".join(one["popular"]), ", ".join(f"{name} {n:,}" for name, n in one["parts"].items())),
+            *(", ".join(one["popular"]), _in_it(one)),
         )
         for one in found["categories"]
     ]
@@ -165,6 +166,13 @@ def _show_categories(found: dict[str, Any], counts: dict[str, int] | None, *, as
         tags = [(*tag.split(":", 1), f"{count:,}" if count else "") for tag, count in counts.items()]
         print_table(make_table("", ("dimension", "tag", "tools"), tags, numbers=("tools",)))
     out.print(f"{count_of(found['tools'], 'tool')} on {count_of(found['servers'], 'server')}")
+
+
+def _in_it(category: dict[str, Any]) -> str:
+    """The parts of a category, or what proposed it if it is a group."""
+    if by := category["proposed_by"]:
+        return f"group, proposed by {_PROPOSER.get(by, by)}"
+    return ", ".join(f"{name} {count:,}" for name, count in category["parts"].items())
 
 
 async def _categories(settings: Settings, viewer: Viewer) -> tuple[dict[str, Any], dict[str, int]]:
@@ -210,6 +218,8 @@ def _show_tools(tools: Sequence[Tool], *, as_json: bool) -> None:
                     "raw_name": tool.key.name,
                     "category": tool.placement.category,
                     "subcategory": tool.placement.subcategory,
+                    "group": tool.placement.group.name if tool.placement.group else "",
+                    "grouped_by": tool.placement.group.by if tool.placement.group else "",
                     "confidence": round(tool.placement.confidence, 3),
                     "placed_by": tool.placement.by,
                     "tags": list(tool.placement.tags),
@@ -222,12 +232,17 @@ def _show_tools(tools: Sequence[Tool], *, as_json: bool) -> None:
     rows = [
         (
             *(tool.name, tool.placement.category or "none", f"{tool.placement.confidence:.2f}"),
-            *(_BY[tool.placement.by], ", ".join(tool.placement.tags)),
+            *(_BY[tool.placement.by], _group(tool), ", ".join(tool.placement.tags)),
         )
         for tool in tools
     ]
-    headings = ("tool", "category", "confidence", "placed by", "tags")
+    headings = ("tool", "category", "confidence", "placed by", "group", "tags")
     print_table(make_table("", headings, rows, numbers=("confidence",)))
+
+
+def _group(tool: Tool) -> str:
+    group = tool.placement.group
+    return f"{group.name}, proposed by {_PROPOSER.get(group.by, group.by)}" if group else ""
 
 
 def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ _CATEGORY: Final = {
     "servers": 9,
     "popular": ["calculator__add", "tables__read"],
     "parts": {"databases": 70, "finance": 30},
+    "proposed_by": "",
 }
 _SERVER: Final = {
     "name": "calculator",
@@ -127,6 +128,7 @@ TOOL: Final[Any] = {
     },
     "category": "data",
     "subcategory": "databases",
+    "group": {"name": "invoices", "proposed_by": "rules"},
     "confidence": 0.91,
     "placed_by": "rules",
     "tags": ["operation:compute"],

@@ -84,6 +84,9 @@ class CategoryResponse(BaseModel):
     parts: dict[str, Count] = Field(
         description="The sub-categories of a large category, each with the number of its tools."
     )
+    proposed_by: Literal["", "rules", "model", "overrides", "program"] = Field(
+        description="What proposed it, if it is a group of tools that no operator made."
+    )
 
 
 class CategoriesResponse(BaseModel):
@@ -175,6 +178,13 @@ class ServerRun(BaseModel):
     )
 
 
+class GroupOfTool(BaseModel):
+    """The group of a tool, and what proposed it."""
+
+    name: str
+    proposed_by: Literal["rules", "model", "overrides", "program"]
+
+
 class ToolDetail(BaseModel):
     """T3: everything about one tool."""
 
@@ -191,6 +201,7 @@ class ToolDetail(BaseModel):
     )
     category: str
     subcategory: str = Field(description="The part of the category; empty if none fits.")
+    group: GroupOfTool | None = Field(description="The proposed group that it is in.")
     confidence: Share
     placed_by: str
     tags: list[str]

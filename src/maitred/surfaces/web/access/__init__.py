@@ -65,7 +65,11 @@ async def view_tokens(visit: Visit) -> Mapping[str, Any]:
             for ability, text in _ABILITIES.items()
         ],
         "servers": sorted(visit.gateway.server_names(visit.viewer)),
-        "categories": [line.category.name for line in visit.gateway.categories(visit.viewer).lines],
+        "categories": [  # not the groups: no scope has one
+            line.category.name
+            for line in visit.gateway.categories(visit.viewer).lines
+            if not line.proposed_by
+        ],
     }
 
 

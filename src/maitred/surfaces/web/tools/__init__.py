@@ -14,7 +14,7 @@ from maitred.config.taxonomy import merge_categories
 from maitred.errors import ConfigError, UnknownTagError
 from maitred.gateway import Gateway, ToolChange, ToolMatch
 from maitred.model.access import Viewer
-from maitred.model.categories import ToolChoice
+from maitred.model.categories import Placement, ToolChoice
 from maitred.model.tools import Tool
 from maitred.surfaces.web.narrowing import NarrowingFields, narrowing_of
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
@@ -62,7 +62,7 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         chosen = [
             row
             for row in chosen
-            if _is_chosen(row.tool, listed.place(category), server, words.casefold().split())
+            if _is_chosen(row.tool, listed.heading(category), server, words.casefold().split())
             and (not only or _ONLY[only][1](row))
             and match.fits(row.tool)
         ]
@@ -75,6 +75,7 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         "usage": await visit.gateway.tool_usage([row.tool for row in shown], visit.viewer),
         "command_line": _command(category, server, only, narrow),
         "categories": listed.categories,
+        "groups": listed.groups,
         "servers": listed.servers,
         "category": category,
         "server": server,
@@ -99,22 +100,26 @@ def _agents(gateway: Gateway) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolList:
-    """All tools for a viewer by name, and how many there are of each category, server and tag.
+    """All tools for a viewer by name, and how many there are of each category, group, server and tag.
 
     A category has its sub-categories with their numbers.
     """
 
     rows: Sequence[ToolRow]
     categories: Sequence[tuple[str, int, Sequence[tuple[str, int]]]]
+    groups: Sequence[tuple[str, int]]
     servers: Sequence[tuple[str, int]]
     tags: Sequence[tuple[str, int]]
 
-    def place(self, name: str) -> tuple[str, str]:
-        """The category and the sub-category that a name means; a category goes before a sub-category."""
-        if not name or any(name == one for one, _, _ in self.categories):
-            return name, ""
-        of = [one for one, _, parts in self.categories if any(name == part for part, _ in parts)]
-        return (of[0], name) if of else (name, "")
+    def heading(self, name: str) -> Callable[[Placement], bool]:
+        """Whether a tool is below a heading: a category, else a sub-category, else a group."""
+        if not name:
+            return lambda _: True
+        if any(name == one for one, _, _ in self.categories):
+            return lambda own: own.category == name
+        if any(name == part for _, _, parts in self.categories for part, _ in parts):
+            return lambda own: own.subcategory == name
+        return lambda own: own.group is not None and own.group.name == name
 
 
 async def _narrowed(visit: Visit) -> tuple[NarrowingFields, ToolMatch | None]:
@@ -150,6 +155,7 @@ def _listed(visit: Visit, *, may_change: bool) -> ToolList:
         return ToolList(
             rows=[ToolRow(tool=tool, choice=choices.get(tool.key, _NOTHING_CHOSEN)) for tool in tools],
             categories=[(name, number, _parts(tools, name)) for name, number in categories],
+            groups=_counts(tool.placement.group.name for tool in tools if tool.placement.group),
             servers=_counts(tool.server for tool in tools),
             tags=_counts(tag for tool in tools for tag in tool.placement.tags),
         )
@@ -163,11 +169,8 @@ def _parts(tools: Sequence[Tool], category: str) -> Sequence[tuple[str, int]]:
     return _counts(one.subcategory for one in placements if one.subcategory)
 
 
-def _is_chosen(tool: Tool, place: tuple[str, str], server: str, words: Sequence[str]) -> bool:
-    (category, part), own = place, tool.placement
-    if (category and own.category != category) or (part and own.subcategory != part):
-        return False
-    if server and tool.server != server:
+def _is_chosen(tool: Tool, is_there: Callable[[Placement], bool], server: str, words: Sequence[str]) -> bool:
+    if not is_there(tool.placement) or (server and tool.server != server):
         return False
     text = f"{tool.name} {tool.title}".casefold() if words else ""
     return all(word in text for word in words)
