@@ -94,6 +94,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture
+def earlier_objects_kept() -> None:
+    """For a test that collects garbage often: what other tests left is not looked through each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _private_sockets() -> Iterator[None]:
     """Gateways of tests are not found by those of whoever runs the tests; the path has to be short."""

@@ -64,6 +64,7 @@ async def held() -> Counter[str]:
     )
 
 
+@pytest.mark.usefixtures("earlier_objects_kept")
 async def test_searches_chains_cancelled_calls_and_changed_lists_leave_nothing_behind(tmp_path: Path) -> None:
     """Over a real server on stdio. Source: issue "Lean", Memory."""
     spec = ServerSpec(name="s", command=sys.executable, args=("-I", "-S", str(growing_server.__file__)))

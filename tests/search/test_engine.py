@@ -385,6 +385,7 @@ async def test_a_tool_that_must_not_be_shown_is_told_of_also_when_found_by_meani
     assert [tool.name for tool in found.withheld] == ["taxi__order_ride"]
 
 
+@pytest.mark.usefixtures("earlier_objects_kept")
 def test_an_index_whose_tools_change_again_and_again_does_not_grow() -> None:
     """Rows of former tools are given up after a while, with their vectors. Source: issue "Lean", Memory."""
     index = HybridIndex()

@@ -243,6 +243,7 @@ async def test_an_idle_session_ends_and_one_that_waits_for_something_does_not(tm
 # --- what a session costs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("earlier_objects_kept")
 async def test_a_session_takes_at_most_40_kib(tmp_path: Path) -> None:
     """With what it has listed and an answer that its client may still ask for. Source: issue 18."""
     async with listening(tmp_path) as rig, AsyncExitStack() as open_sessions:
