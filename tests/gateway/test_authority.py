@@ -154,6 +154,7 @@ def arguments(name: str, method: Callable[..., Any], gateway: Gateway) -> dict[s
     known: dict[str, Any] = {
         **GIVEN,
         "tool": gateway.snapshot.by_name[TOOL],
+        "tools": [gateway.snapshot.by_name[TOOL]],
         "settings": gateway.settings,
         "made": check_answer([], code="", estimate=estimate, max_output_size=0, asked=True),
     }

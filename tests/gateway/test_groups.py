@@ -74,7 +74,7 @@ async def test_it_is_there_in_every_mode_of_the_list(mode: Any, tmp_path: Path) 
         if mode == "categories":
             listed = {one["name"]: one for one in gateway.category_definitions(LOCAL_USER)}
             assert listed["frobnitz_tools"]["description"] == (
-                "Tools for frobnitz: create, get, list. 3 tools; call to see them."
+                "List 3 tools: Tools for frobnitz: create, get, list."
             )
 
 
@@ -147,5 +147,5 @@ async def test_a_language_model_proposes_groups_with_descriptions(
         [listed] = [
             one for one in gateway.category_definitions(LOCAL_USER) if one["name"] == "widget_store_tools"
         ]
-        assert listed["description"] == "Tools for the store of widgets. 3 tools; call to see them."
+        assert listed["description"] == "List 3 tools: Tools for the store of widgets."
         assert await found_in(gateway, "widget_store") == {f"works__{name}" for name in WIDGETS}

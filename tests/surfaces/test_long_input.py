@@ -9,12 +9,12 @@ import anyio
 import httpx2
 import pytest
 from mcp import MCPError
+from tests.surfaces.cli.rig import runner, write
 from tests.surfaces.web.rig import House, opened, tool
 
 from maitred.backends.base import NOT_ASKED
 from maitred.errors import MaitredError
 from maitred.model.access import LOCAL_USER
-from maitred.surfaces.cli.app import app
 from maitred.surfaces.mcp.resources import OwnResources
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wording import as_code, near_names, quote_input
@@ -222,27 +222,18 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:40])
 async def test_no_error_of_a_command_repeats_a_long_text(
-    house: House, command: list[str], capsys: pytest.CaptureFixture[str]
+    house: House, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = house.folder / "long.yaml"
+    shop = house.gateway.settings.servers["shop"]
+    servers = {"shop": {"command": shop.command, "args": list(shop.args)}}
+    settings = {"servers": servers, "catalog": {"path": str(house.folder / "c.db")}}
+    write(house.folder, {"maitred.yaml": json.dumps(settings)})
+    maitred = runner(house.folder, monkeypatch, capsys)
 
-    args = json.dumps(list(house.gateway.settings.servers["shop"].args))
-    program = json.dumps(house.gateway.settings.servers["shop"].command)
+    said = await anyio.to_thread.run_sync(lambda: maitred(*command))
 
-    catalog = json.dumps(str(house.folder / "c.db"))
-    config.write_text(
-        f"servers:\n  shop: {{command: {program}, args: {args}}}\ncatalog: {{path: {catalog}}}\n"
-    )
-
-    def work() -> None:
-        with pytest.raises((SystemExit, Exception)) as caught:
-            app([*command, "--config", str(config)], standalone_mode=False)
-        said.append(str(getattr(caught.value, "message", caught.value)))
-
-    said = list[str]()
-    await anyio.to_thread.run_sync(work)
-    printed = capsys.readouterr()
-    assert len(said[0]) + len(printed.out) + len(printed.err) < MOST
+    assert said.code != 0
+    assert len(said.out) + len(said.err) < MOST
 
 
 def test_the_beginning_and_the_end_of_a_long_text_stay() -> None:

@@ -63,7 +63,7 @@ class ToolDetails:
             self._access.check(viewer, "see", tool=tool)
         return await self._figures.of_tools([tool.key for tool in tools])
 
-    def why_not(self, tool: Tool, viewer: Viewer) -> str:
+    def why_unusable(self, tool: Tool, viewer: Viewer) -> str:
         """Why a tool cannot be used now; empty if it can be.
 
         Raises:

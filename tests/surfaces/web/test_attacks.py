@@ -24,8 +24,8 @@ ATTACKS: dict[str, str] = {
     one["name"]: one["text"] * one.get("repeat", 1) for one in json.loads(_FILE.read_text(encoding="utf-8"))
 }
 _NAMES = """html head meta title link script body a header svg path nav ul ol li div span form input button
-main p h1 h2 h3 section dl dt dd kbd code pre bdi details summary small label select option table caption
-thead tbody tr th td ins del u mark desc text rect g figure figcaption fieldset legend textarea meter"""
+main p h1 h2 h3 section dl dt dd kbd code pre bdi details summary small label select option
+optgroup datalist table caption thead tbody tr th td ins del u mark desc text rect g figure figcaption fieldset legend textarea meter"""
 OWN_ELEMENTS = frozenset(_NAMES.split())
 MOST_BYTES = 2_000_000
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.surfaces.cli.rig import runner, write
 from tests.surfaces.web.rig import SOON_S, House, opened, tool
 from tests.surfaces.web.test_tools import page, rows_of, words_of
 
 from maitred.model.access import LOCAL_USER, Grant, Scope
 from maitred.model.tools import ToolCall
-from maitred.surfaces.cli.app import app
 
 pytestmark = pytest.mark.anyio
 
@@ -66,22 +66,23 @@ async def test_a_call_is_on_the_page_in_the_api_and_in_the_command_at_once(house
     assert agent_reads.partition("used: ")[2] in after
 
 
-async def test_the_command_says_the_same_from_another_process(
-    house: House, capsys: pytest.CaptureFixture[str]
+async def test_the_command_says_the_same_beside_the_gateway(
+    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = house.gateway.settings.servers["pg"]
     about = {"servers": {"pg": {"command": spec.command, "args": list(spec.args)}}}
-    config = house.folder / "other.yaml"
-    config.write_text(json.dumps(about | {"catalog": {"path": str(house.folder / "c.db")}}))
+    write(
+        house.folder, {"maitred.yaml": json.dumps(about | {"catalog": {"path": str(house.folder / "c.db")}})}
+    )
+    maitred = runner(house.folder, monkeypatch, capsys)
     usage = (await house.stranger().get("/api/v1/tools/pg/run_sql")).json()["usage"]
 
-    command = ["info", "--detail", "full", "pg__run_sql", "--config", str(config)]
-    with anyio.fail_after(SOON_S):
-        while True:  # the gateway writes its figures within a second
-            await anyio.to_thread.run_sync(lambda: app(command, standalone_mode=False))
-            if f"used: {usage['calls']} calls, 100.0% succeeded" in capsys.readouterr().out:
-                return
-            await anyio.sleep(0.05)
+    with anyio.fail_after(SOON_S):  # the gateway writes its figures within a second
+        said = ""
+        while f"used: {usage['calls']} calls, 100.0% succeeded" not in said:
+            said = await anyio.to_thread.run_sync(
+                lambda: maitred("info", "--detail", "full", "pg__run_sql").fine
+            )
 
 
 async def test_the_list_shows_the_use_of_each_tool(house: House) -> None:

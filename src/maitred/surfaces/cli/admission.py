@@ -20,7 +20,7 @@ from maitred.surfaces.cli.case_view import (
     explanation,
     next_steps,
     origin_summary,
-    refusal,
+    refusal_lines,
     refused_summary,
     standing,
     summary,
@@ -323,7 +323,7 @@ async def _approved(gateway: "Gateway", server: str, viewer: Viewer, origin: str
     case = await gateway.case(server, viewer=viewer, to_decide=True)
     if origin:
         chosen = case.waiting_origin(origin)
-        _print([*refusal(case), *origin_summary(case, chosen)])
+        _print([*refusal_lines(case), *origin_summary(case, chosen)])
         asked = "Approve them all the same?" if case.refused else "Approve them?"
         return _Approved(chosen.digest, case.refused is not None) if typer.confirm(asked) else None
     _print(summary(case))

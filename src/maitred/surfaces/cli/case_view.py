@@ -62,7 +62,7 @@ def summary(case: "Case") -> Iterator[Text]:
     """All that an operator needs for a decision: the server, why it needs one, and its changes."""
     yield headline(case)
     yield Text(f"  from {visible(case.source)}")
-    yield from refusal(case)
+    yield from refusal_lines(case)
     yield from _manifest(case.manifest)
     if changed := _other_image(case):
         yield Text.assemble("  image: ", ("changed", "yellow"), f": {visible(changed)}")
@@ -72,7 +72,7 @@ def summary(case: "Case") -> Iterator[Text]:
     yield from definition(case)
 
 
-def refusal(case: "Case") -> Iterator[Text]:
+def refusal_lines(case: "Case") -> Iterator[Text]:
     """Who refused it, or what changed of it, and when."""
     if case.refused is not None:
         from maitred.admission.refusal import refusal_text  # noqa: PLC0415  # only needed here
@@ -84,7 +84,7 @@ def refused_summary(case: "Case") -> Iterator[Text]:
     """A server that needs no decision: its state, and what a person refused of it."""
     yield headline(case)
     if case.refused is not None:
-        yield from refusal(case)
+        yield from refusal_lines(case)
         yield from definition(case)
 
 

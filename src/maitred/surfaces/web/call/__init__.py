@@ -72,7 +72,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     return {
         "page_title": f"Call {tool.name}",
         "tool": tool,
-        "withheld": gateway.why_not(tool, viewer),
+        "withheld": gateway.why_unusable(tool, viewer),
         "fields": fields,
         "run": run,
         "run_id": visit.query.text("run"),

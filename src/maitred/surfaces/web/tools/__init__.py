@@ -67,29 +67,26 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
             and match.fits(row.tool)
         ]
     start = query.number("from", most=len(chosen))
+    end = start + _PAGE
     fields = {"category": category, "server": server, "q": words, "only": only, **narrow.fields}
-    shown = chosen[start : start + _PAGE]
+    shown = chosen[start:end]
     return {
         "narrow": narrow,
-        "tags": listed.tags,
+        "listed": listed,
         "usage": await visit.gateway.tool_usage([row.tool for row in shown], visit.viewer),
         "command_line": _command(category, server, only, narrow),
-        "categories": listed.categories,
-        "groups": listed.groups,
-        "servers": listed.servers,
         "category": category,
         "server": server,
         "words": words,
         "only": only,
         "kinds": kinds,
-        "total": len(listed.rows),
         **_agents(visit.gateway),
         "found": len(chosen),
         "first": start,
         "rows": shown,
         "tokens": sum(row.tool.cost_tokens for row in chosen if row.choice.enabled or only == "off"),
         "newer": url_of("tools", **fields) if start else "",
-        "older": url_of("tools", **fields, **{"from": start + _PAGE}) if start + _PAGE < len(chosen) else "",
+        "older": url_of("tools", **fields, **{"from": end}) if end < len(chosen) else "",
     }
 
 
