@@ -25,7 +25,8 @@ ATTACKS: dict[str, str] = {
 }
 _NAMES = """html head meta title link script body a header svg path nav ul ol li div span form input button
 main p h1 h2 h3 section dl dt dd kbd code pre bdi details summary small label select option
-optgroup datalist table caption thead tbody tr th td ins del u mark desc text rect g figure figcaption fieldset legend textarea meter"""
+optgroup datalist table caption thead tbody tr th td ins del u mark desc text rect g figure
+figcaption fieldset legend textarea meter"""
 OWN_ELEMENTS = frozenset(_NAMES.split())
 MOST_BYTES = 2_000_000
 
