@@ -274,7 +274,12 @@ async def test_a_caller_that_left_may_make_the_approved_call_again_once(tmp_path
         async with calling(gateway, MUCH) as (_, other):
             assert other.id != held.id
             await gateway.decide_call(other.id, "refuse", LOCAL_USER)
+        found = (await gateway.audit_lines(LOCAL_USER)).lines[::-1]
     assert len(bank.made) == 1
+    acts = [(one["action"], one["outcome"]) for one in found if one.get("held") == held.id]
+    assert acts == [("call.hold", "held"), ("call", "cancelled"), ("call.approve", "ok"), ("call", "ok")]
+    assert [one["action"] for one in found if one.get("held") == other.id][:1] == ["call.hold"]
+    assert len([one for one in found if one["action"] == "call.hold"]) == 2
 
 
 async def test_the_same_call_again_joins_the_one_whose_caller_left(tmp_path: Path) -> None:

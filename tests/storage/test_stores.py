@@ -285,7 +285,7 @@ async def test_held_calls(database: Database, other: Database) -> None:
     assert not await one.decide("a", "refuse", "bob")
     assert await one.use("a")
     assert not await two.use("a")
-    assert not await two.take(call.binding, "s1")
+    assert await two.take(call.binding, "s1") == ""
     used = await two.get("a")
     assert used is not None
     assert (used.state, used.decided_by, used.arguments) == ("used", "eve", "")
@@ -294,7 +294,7 @@ async def test_held_calls(database: Database, other: Database) -> None:
 
     assert await one.add(held("b"))
     assert await one.decide("b", "once", "eve")
-    assert [await store.take(call.binding, "") for store in (two, one)] == [True, False]
+    assert [await store.take(call.binding, "") for store in (two, one)] == ["b", ""]
 
 
 async def test_held_calls_for_a_session(database: Database) -> None:
@@ -305,7 +305,7 @@ async def test_held_calls_for_a_session(database: Database) -> None:
     assert await store.decide("a", "session", "eve")
     assert await store.use("a")
     takes = [(call, "s1"), (call, "s1"), (longer, "s1"), (call, "s2"), (call, "")]
-    assert [await store.take(one.binding, session) for one, session in takes] == [True, True, *[False] * 3]
+    assert [await store.take(one.binding, session) for one, session in takes] == ["a", "a", "", "", ""]
     assert await store.add(longer)
     assert await store.decide("b", "any", "eve")
     assert await store.take(held("c", arguments="{2}").binding, "s1")

@@ -138,7 +138,9 @@ class HeldCallService:
         except ValueError as error:  # a number too long to be written
             raise CallNotApprovedError(call.tool.name, f"its arguments cannot be shown: {error}.") from None
         session = self._session(call.viewer)
-        if not await self._store.take(binding, session):
+        if held_id := await self._store.take(binding, session):
+            call.entry.note_wait(0, held_id)  # its line leads to the decision
+        else:
             await self._hold(call, self._held_call(call, binding, verdict, session))
             if ended := await self._access.why_ended(call.viewer):
                 raise CallNotApprovedError(call.tool.name, f"{ended}, while the call waited.")
@@ -313,15 +315,15 @@ class HeldCallService:
         joined = replace(held, id=left.id, held_at=left.held_at, expires_at=until)
         with anyio.CancelScope(shield=True):  # what is in the database is also in the inbox
             try:
+                if not await self._store.join(joined):  # a person decided meanwhile
+                    await self._inbox.expire([left])
+                    return False
                 await self._record_held(call, joined)
-                if await self._store.join(joined):
-                    self._inbox.join(waiter, joined)
-                    return True
-                await self._inbox.expire([left])
+                self._inbox.join(waiter, joined)
             except MaitredError:
                 self._inbox.give_back(left)
                 raise
-        return False
+        return True
 
     async def _add(self, call: Call, waiter: Waiter) -> None:
         """Put a call into the audit trail and into the inbox."""

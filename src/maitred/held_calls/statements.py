@@ -52,19 +52,22 @@ def drop_old(connection: sa.Connection, *, before: str, now: str) -> None:
     _change(connection, sa.and_(C.arguments != "", ~_waits(now), ~_is_valid(now)), arguments="")
 
 
-def use_for_session(connection: sa.Connection, bound: CallBinding, session: str, now: str) -> bool:
-    """Whether a call is approved for its session."""
+def use_for_session(connection: sa.Connection, bound: CallBinding, session: str, now: str) -> str:
+    """The id of a held call whose approval for the session covers a call; empty if there is none."""
     same = sa.and_(C.decision == "session", C.digest == bound.digest)
     any_of_tool = sa.and_(C.decision == "any", C.tool_digest == bound.tool_digest)
     which = sa.and_(_is_valid(now), C.session == session, sa.or_(same, any_of_tool))
-    return connection.execute(sa.select(C.id).where(which).limit(1)).first() is not None
+    return str(connection.execute(sa.select(C.id).where(which).limit(1)).scalar() or "")
 
 
-def use_equal(connection: sa.Connection, digest: str, now: str) -> bool:
-    """Use up an approval for one call that is equal; false if there is none."""
+def use_equal(connection: sa.Connection, digest: str, now: str) -> str:
+    """Use up an approval for an equal call; returns the id of its held call, empty if there is none."""
     once = sa.and_(_is_valid(now), C.decision == "once", C.digest == digest)
-    first = sa.select(C.id).where(once).order_by(C.held_at).limit(1).scalar_subquery()
-    return _change(connection, sa.and_(C.id == first, once), state="used", arguments="") == 1
+    first = sa.select(C.id).where(once).order_by(C.held_at).limit(1)
+    while held_id := connection.execute(first).scalar():
+        if _change(connection, sa.and_(C.id == held_id, once), state="used", arguments="") == 1:
+            return str(held_id)
+    return ""
 
 
 def use(connection: sa.Connection, held_id: str, now: str) -> bool:

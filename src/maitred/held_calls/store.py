@@ -100,19 +100,18 @@ class HeldCallStore:
 
         return await self._database.write(join, _SAFE)
 
-    async def take(self, binding: CallBinding, session: str) -> bool:
-        """Whether a call is approved already: by an approval for its session, or by one for an equal call.
+    async def take(self, binding: CallBinding, session: str) -> str:
+        """The held call whose approval covers a call already: one for its session, or for an equal call.
 
-        The latter is used up.
+        The latter is used up. Returns its id; empty if there is none.
         """
         bound, now = _storable(binding), time_text(self.clock())
 
-        def take(connection: "Connection") -> bool:
+        def take(connection: "Connection") -> str:
             from maitred.held_calls import statements  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-            if session and statements.use_for_session(connection, bound, session, now):
-                return True
-            return statements.use_equal(connection, bound.digest, now)
+            of_session = statements.use_for_session(connection, bound, session, now) if session else ""
+            return of_session or statements.use_equal(connection, bound.digest, now)
 
         return await self._database.write(take, _SAFE)
 

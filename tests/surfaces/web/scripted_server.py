@@ -37,7 +37,10 @@ def answer(method: str, params: Json) -> Json | None:
             while params.get("name") == "wait" and not os.path.exists(arguments["file"]):  # noqa: PTH110  # as above
                 time.sleep(0.02)
             text = arguments["text"] if params.get("name") == "echo" else json.dumps(arguments)
-            return {"content": [{"type": "text", "text": text}], "isError": params.get("name") == "fail"}
+            fault = (
+                {"isError": True} if params.get("name") == "fail" else {}
+            )  # without a fault it may be left out
+            return {"content": [{"type": "text", "text": text}], **fault}
         case "ping":
             return {}
     return None

@@ -31,7 +31,8 @@ def call_summary(held: "HeldCall") -> Iterator[Text]:
 def _next(held: "HeldCall") -> Iterator[Text]:
     if held.state != "waiting":
         by = f" by {visible(held.decided_by)} at {_clock(held.decided_at)}" if held.decided_by else ""
-        yield Text(f"  {held.state}{by}")
+        state, made = ("approved", ", and made") if held.state == "used" else (held.state, "")
+        yield Text(f"  {state}{by}{made}")
         return
     yield Text(f"  refused at {_clock(held.expires_at)} if no person decides")
     more = "".join(f", `--for {one}`" for one in held.choices if one not in ("once", "refuse"))

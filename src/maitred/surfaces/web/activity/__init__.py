@@ -30,10 +30,14 @@ _WITHOUT: Final = dict.fromkeys(
 PAUSE: Final = timedelta(minutes=30)
 """After a longer pause, a principal begins another work session."""
 _SPANS: Final = (("", "any time"), ("1h", "last hour"), ("24h", "last day"), ("7d", "last week"))
+_COMMON: Final = (
+    *("ok", "held", NOTHING_FOUND, "tool_error", "arguments_invalid", "not_allowed", "call_not_approved"),
+    *("tool_withheld", "server_unavailable", "call_timeout", "cancelled"),
+)
 _OUTCOMES: Final = (
     ("", "any outcome"),
     ("failed", "failed"),
-    *((code, outcome_text(code)) for code in ("ok", "tool_error", "not_allowed", "held", NOTHING_FOUND)),
+    *((code, outcome_text(code)) for code in _COMMON),
 )
 _FIELDS: Final = ("tool", "who", "client", "project", "chain", "held", "outcome", "span")
 _AROUND: Final = 100

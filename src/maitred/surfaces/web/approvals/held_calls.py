@@ -31,11 +31,20 @@ _WORDS: Final[Mapping[CallDecision, str]] = {
 
 _STATES: Final[Mapping[HeldState, str]] = {
     "waiting": "waits for a person",
-    "approved": "approved, and not made yet",
+    "approved": "approved",
     "used": "approved, and made",
     "refused": "refused",
     "expired": "no person decided in time",
 }
+
+
+def _state(held: HeldCall) -> str:
+    """The state of a call in words; an approval for a session does not tell which of its calls were made."""
+    return (
+        "approved, and not made yet"
+        if (held.state, held.decision) == ("approved", "once")
+        else _STATES[held.state]
+    )
 
 
 async def held_calls_of(visit: Visit) -> Sequence[HeldCall]:
@@ -51,7 +60,7 @@ async def view_call(visit: Visit) -> Mapping[str, Any]:
     return {
         "page_title": f"{held.name} · Approvals",
         "held": held,
-        "state_text": _STATES[held.state],
+        "state_text": _state(held),
         "decision_text": _WORDS[held.decision] if held.decision else "",
         "may_audit": visit.gateway.is_allowed(visit.viewer, "audit"),
         "arguments": as_markup(arguments, _MOST_SHOWN) if arguments else "",

@@ -41,8 +41,8 @@ _WORD: Final = re.compile(r"\w+|\s+|[^\w\s]")
 _CUT: Final = re.compile(r"…|\\u\{[0-9A-F]+\}")
 _LEAST_EXCERPT: Final = 6
 
-PartStatus = Literal["new", "changed", "gone", "withheld"]
-_STATUS_ORDER: Final[Sequence[PartStatus]] = ("changed", "new", "withheld", "gone")
+PartStatus = Literal["new", "changed", "gone", "withheld", "unchanged"]
+_STATUS_ORDER: Final[Sequence[PartStatus]] = ("changed", "new", "withheld", "unchanged", "gone")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class PartReview:
 
 
 def parts_of(case: Case, pair: DefinitionPair) -> Sequence[PartReview]:
-    """The parts that a decision on a server is about: those that differ, and those that are withheld."""
+    """The parts that a decision on a server is about: those that differ, are withheld or look suspicious."""
     approved, live = pair.approved or Definition(), pair.live or Definition()
     findings = list(case.findings)
     keys = dict.fromkeys(
@@ -142,7 +142,7 @@ def _part(
     key: PartKey, case: Case, before: DefinitionPart | None, after: DefinitionPart | None
 ) -> PartReview:
     findings = [finding for finding in case.findings if _is_about(finding.key, key)]
-    status: PartStatus = "withheld"
+    status: PartStatus = "withheld" if key in case.parts else "unchanged"
     if before is None or after is None:
         status = "gone" if after is None else "new"
     elif before.digest != after.digest:

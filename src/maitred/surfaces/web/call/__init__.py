@@ -119,7 +119,11 @@ def _curl(gateway: Gateway, tool: Tool, arguments: Mapping[str, Any]) -> str:
     """The request over HTTP that calls the tool alike."""
     http = gateway.settings.http
     path = f"/api/v1/tools/{quote(tool.server, safe='')}/{quote(tool.key.name, safe='')}/call"
-    token = ['-H "Authorization: Bearer $MAITRED_TOKEN"'] if http.token or http.jwt else []
+    token = (
+        ['-H "Authorization: Bearer $MAITRED_TOKEN"']
+        if http.token or http.jwt or http.anonymous == "none"
+        else []
+    )
     host = f"[{http.host}]" if ":" in http.host else http.host
     address = shell(f"http://{host}:{http.port}{path}")
     body = shell(_json({"arguments": arguments}))
