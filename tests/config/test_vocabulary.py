@@ -125,3 +125,11 @@ def test_a_tag_outside_the_vocabulary_is_told_with_the_nearest() -> None:
     assert "technology:docker" in elsewhere
     assert "write language:sql or technology:sql" in several
     assert "the dimensions are function, language, framework, technology" in strange
+
+
+def test_of_very_many_unknown_tags_some_are_told_and_the_others_counted() -> None:
+    """To look for near names takes long. Source: maitred."""
+    found = check_tags(f"no-such-{number}" for number in range(10_000))
+
+    assert len(found) == 21
+    assert found[-1] == "9,980 more tags are unknown"

@@ -52,6 +52,7 @@ def test_titles_that_repeat_a_name_are_left_out_and_others_stay() -> None:
         (DRAFT_07, {"properties": {"a": {"$ref": "#/definitions/b", "description": "B."}}}, False),
         (DRAFT_07, {"properties": {"dependencies": {"type": "string"}}}, False),
         (DRAFT_07, {"dependencies": {"a": ["b"]}}, True),
+        (DRAFT_07, {"properties": {"a": {"format": "email"}}}, True),
         (DRAFT_07, {"properties": {"a": {"default": {"items": [1]}}}}, False),
     ],
 )

@@ -366,6 +366,8 @@ async def test_a_long_category_comes_in_pages_and_opens_page_by_page(tmp_path: P
             cursor = cursor.split("'")[0]
         with pytest.raises(CursorError):
             await call(gateway, "page__many_tools", OLD, cursor="nowhere")
+        for behind_the_end in ("999:x", f"0:{seen[-1]}"):
+            assert (await call(gateway, "page__many_tools", OLD, cursor=behind_the_end))["tools"] == []
 
     assert seen == [f"page__{tool}" for tool in tools]
     assert sizes == [50, 100, 120]

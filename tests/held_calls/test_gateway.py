@@ -283,9 +283,9 @@ async def test_a_caller_that_left_may_make_the_approved_call_again_once(tmp_path
 
 
 async def test_the_same_call_again_joins_the_one_whose_caller_left(tmp_path: Path) -> None:
-    """Who has the first one on screen decides on both: its id and arguments stay, and its time is not cut.
+    """Who has the first one on screen decides on this call alone, though another session makes it now.
 
-    An approval for a session is for the session that waits now.
+    Its id and arguments stay, and its time is not cut.
     """
     bank = Bank()
     async with opened(tmp_path, bank, OVER_100) as gateway:
@@ -298,9 +298,11 @@ async def test_the_same_call_again_joins_the_one_whose_caller_left(tmp_path: Pat
             assert (now.held_at, now.arguments) == (held.held_at, held.arguments)
             assert now.expires_at >= held.expires_at
             assert now.client == "terminal"
-            await gateway.decide_call(held.id, "session", LOCAL_USER)
-        assert await make(gateway, MUCH, viewer=again) == "done refund"
-        assert len(bank.made) == 2
+            assert now.choices == ("once", "refuse")
+            with pytest.raises(DecisionError):
+                await gateway.decide_call(held.id, "session", LOCAL_USER)
+            await gateway.decide_call(held.id, "once", LOCAL_USER)
+        assert len(bank.made) == 1
         lines = (await gateway.audit_lines(LOCAL_USER)).lines
         assert not [one for one in lines if one["action"] == "call.expire"]
 

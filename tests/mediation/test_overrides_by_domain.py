@@ -72,6 +72,14 @@ async def test_a_domain_holds_for_servers_and_pages_of_it(
     assert (found is not None) == is_found
 
 
+async def test_a_tool_of_a_server_is_of_no_page_whatever_its_name_says(tmp_path: Path) -> None:
+    """Else any server could take the overrides of another domain."""
+    transformer = OverrideTransformer(load_overrides(write(tmp_path, OF_DOCUMENT)))
+    context = ToolContext(source="evil", source_type="api")
+
+    assert await transformer.transform([SourceTool(name="https://example.com#gt_usr")], context) == [None]
+
+
 async def test_required_adds_to_what_the_server_requires(tmp_path: Path) -> None:
     """Nothing that the server requires is given up."""
     path = write(

@@ -517,6 +517,7 @@ TAGS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = MappingProxyType(
     }
 )
 
+_MOST_FAULTS: Final = 20
 _ALL: Final = tuple(f"{dimension}:{tag}" for dimension, tags in TAGS.items() for tag in tags)
 
 
@@ -533,8 +534,13 @@ def normalise_tag(tag: str) -> str | None:
 
 
 def check_tags(tags: Iterable[str]) -> list[str]:
-    """Return the faults of tags that a person wrote, one line each, with the nearest that exist."""
-    return [_fault(tag) for tag in tags if normalise_tag(tag) is None]
+    """Return the faults of tags that a person wrote, one line each, with the nearest that exist.
+
+    To look for near ones takes long: of more than 20 faults, the others are counted in the last line.
+    """
+    unknown = [tag for tag in tags if normalise_tag(tag) is None]
+    more = [f"{len(unknown) - _MOST_FAULTS:,} more tags are unknown"] if len(unknown) > _MOST_FAULTS else []
+    return [*map(_fault, unknown[:_MOST_FAULTS]), *more]
 
 
 def _bearers(bare: str) -> list[str]:

@@ -19,7 +19,16 @@ _SCHEMAS: Final = frozenset(
 )
 _VALUES: Final = frozenset({"const", "default", "enum", "examples", "required"})
 _DIFFER: Final = frozenset(
-    {"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "additionalItems", "dependencies"}
+    {
+        "format",
+        "$id",
+        "$anchor",
+        "$dynamicAnchor",
+        "$dynamicRef",
+        "$recursiveRef",
+        "additionalItems",
+        "dependencies",
+    }
     | {"dependentRequired", "dependentSchemas", "maxContains", "minContains", "prefixItems"}
     | {"unevaluatedItems", "unevaluatedProperties"}
 )

@@ -232,7 +232,7 @@ class HeldCallService:
     def _held_call(self, call: Call, binding: CallBinding, verdict: HoldVerdict, session: str) -> HeldCall:
         now, viewer = self._store.clock(), call.viewer
         until = now + timedelta(seconds=self.policy.settings.wait_s)
-        lasting = verdict.choices if session else tuple(c for c in verdict.choices if c in ("once", "refuse"))
+        lasting = verdict.choices if session else _alone(verdict.choices)
         return HeldCall(
             id=secrets.token_hex(6),
             binding=binding,
@@ -308,11 +308,13 @@ class HeldCallService:
     async def _join(self, call: Call, waiter: Waiter, left: HeldCall) -> bool:
         """Wait with a call whose client left, under its id; false if it does not wait any more.
 
-        The inbox then has the call once, and neither caller's time is cut short.
+        The inbox then has the call once, and neither caller's time is cut short. Who has read the first one
+        may decide on this call only, unless it is of the same session.
         """
         held = waiter.held
         until = max(held.expires_at, left.expires_at)
-        joined = replace(held, id=left.id, held_at=left.held_at, expires_at=until)
+        lasting = held.choices if held.session == left.session else _alone(held.choices)
+        joined = replace(held, id=left.id, held_at=left.held_at, expires_at=until, choices=lasting)
         with anyio.CancelScope(shield=True):  # what is in the database is also in the inbox
             try:
                 if not await self._store.join(joined):  # a person decided meanwhile
@@ -523,6 +525,11 @@ def _is_own(held: HeldCall, viewer: Viewer) -> bool:
 def _as_offered(held: HeldCall, viewer: Viewer) -> HeldCall:
     """A call with the choices that a viewer has."""
     return replace(held, choices=("refuse",)) if _is_own(held, viewer) else held
+
+
+def _alone(choices: Sequence[CallDecision]) -> tuple[CallDecision, ...]:
+    """Those of some decisions that are about one call alone."""
+    return tuple(one for one in choices if one in ("once", "refuse"))
 
 
 def _busy(held: HeldCall) -> BusyError:

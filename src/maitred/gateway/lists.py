@@ -17,6 +17,7 @@ from maitred.backends.listing import TOOLS_KEY
 from maitred.disclosure import pages
 from maitred.disclosure.budget import pack
 from maitred.disclosure.category_tools import CategoryTool, group_by_category, name_briefly
+from maitred.disclosure.groups import group_headings
 from maitred.disclosure.introduction import ListContent
 from maitred.errors import CursorError
 from maitred.gateway.menu import Menu
@@ -25,6 +26,7 @@ from maitred.gateway.stats import LEDGER_KEY, SpendingLedger
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.annotations import annotate
+from maitred.model.categories import Category
 from maitred.model.tools import Tool, ToolCall, ToolKey
 from maitred.wording import count_of
 
@@ -43,19 +45,19 @@ class _OpenCategories:
 
     Attributes:
         opened: The open tools by the name of their category tool.
-        named: The pages of categories, as `(category, cursor)`, that were answered by names alone.
+        named: The pages of categories, as `(category, end)`, that were answered by names alone.
         unread: Those of them after which the client has not read its list.
         ignores_changes: Whether it asked for a page again that it had not read in its list.
     """
 
     opened: dict[str, Opened] = field(default_factory=dict)
-    named: set[tuple[str, str]] = field(default_factory=set)
-    unread: set[tuple[str, str]] = field(default_factory=set)
+    named: set[tuple[str, int]] = field(default_factory=set)
+    unread: set[tuple[str, int]] = field(default_factory=set)
     ignores_changes: bool = False
 
-    def names_suffice(self, group: str, cursor: str) -> bool:
+    def names_suffice(self, group: str, end: int) -> bool:
         """Whether names answer a call for a page that is in the list now; it counts as named from now on."""
-        page = (group, cursor)
+        page = (group, end)
         if page in self.unread:
             self.ignores_changes = True
         if self.ignores_changes or page in self.named:
@@ -155,11 +157,16 @@ class MenuLists:
                 group.name: group
                 for group in group_by_category(
                     self._listable(viewer),
-                    [*context.categories, *(heading.category for heading in context.groups.values())],
+                    [*context.categories, *self._proposed(viewer)],
                     self._reserved | context.snapshot.by_name.keys(),
                 )
             },
         )
+
+    def _proposed(self, viewer: Viewer) -> Sequence[Category]:
+        """The groups that have listable tools, each with what is said of these tools alone."""
+        own = group_headings(self._listable(viewer))
+        return [own[name].category for name in self._context.groups if name in own]
 
     def _with_opened(self, viewer: Viewer) -> Sequence[Tool]:
         opened = self._opened(viewer)
@@ -235,17 +242,15 @@ class MenuLists:
         page = self._page(group, cursor, viewer)
         snapshot = self._context.snapshot
         opened = self._put(viewer, group, [tool.key for tool in page.tools])
-        text = self._text(viewer, group, page, cursor, opened=opened)
+        text = self._text(viewer, group, page, opened=opened)
         return self._result(viewer, text, [snapshot.definition(tool) for tool in page.tools])
 
-    def _text(
-        self, viewer: Viewer, group: CategoryTool, page: "_CategoryPage", cursor: str, *, opened: bool
-    ) -> str:
+    def _text(self, viewer: Viewer, group: CategoryTool, page: "_CategoryPage", *, opened: bool) -> str:
         """The names of the tools if the client has their definitions in its list, else their signatures."""
         if not opened:
             return page.signatures(group, "by name" if self.mode() == "all" else "with call_tool")
         connection = self._connections[viewer.scope]
-        if group.is_category and connection.names_suffice(group.name, cursor):
+        if group.is_category and connection.names_suffice(group.name, page.end):
             return page.names(group, can_collapse=len(connection.opened) > 1)
         return page.signatures(group, "with call_tool" if connection.ignores_changes else "by name")
 
@@ -325,8 +330,10 @@ class _CategoryPage:
 
     def _more(self, group: CategoryTool) -> Sequence[str]:
         """How to go on, if the category has further pages."""
+        if not self.left:
+            return []
         cursor = f"{self.end}:{self.tools[-1].name}"
-        return [f"({self.left} more: {group.name} with cursor {cursor!r})"] if self.left else []
+        return [f"({self.left} more: {group.name} with cursor {cursor!r})"]
 
 
 def _count(group: CategoryTool) -> str:

@@ -35,6 +35,7 @@ from maitred.mediation.service import (
     no_arguments,
 )
 from maitred.model.tools import canonical, content_hash
+from maitred.model.transports import is_composed
 
 log = structlog.get_logger(__name__)
 
@@ -87,9 +88,14 @@ class MediatorFactory:
         proofs = self._proofs if own.proof and own.auto_enhance else None
         choices = {key: choice for key, choice in settings.tools.items() if choice.mending}
         urls = {name: spec.url for name, spec in settings.servers.items() if spec.url}
+        with_pages = sorted(
+            name
+            for name, spec in settings.servers.items()
+            if spec.pages is not None or is_composed(spec.transport)
+        )
         marks: list[Any] = [
             [asdict(file)["servers"] for file in files],
-            urls if files else {},
+            [urls, with_pages] if files else [],
             [[type(transformer).__name__, transformer.priority] for transformer in transformers],
             RuleTransformer.version,
             _version(own) if model else "",
@@ -106,6 +112,7 @@ class MediatorFactory:
             middleware=self._middleware,
             is_whole=is_whole,
             urls=urls,
+            with_pages=with_pages,
             arguments_of=self._arguments_of,
         )
 

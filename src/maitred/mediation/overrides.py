@@ -87,17 +87,20 @@ class OverrideTransformer:
         """See `Transformer`; `None` for each tool without an override."""
         url = context.metadata.get("url")
         sources = [context.source, *([url] if isinstance(url, str) and url else [])]
-        return [self._apply(tool, sources) for tool in tools]
+        return [self._apply(tool, sources, has_pages=context.source_type == "web") for tool in tools]
 
-    def _find(self, sources: Sequence[str], tool: str) -> ToolOverride | None:
-        """The override of the first file that has one: by the source, by its URL, or by the page's origin."""
-        origin, own_name = split_name(tool)
+    def _find(self, sources: Sequence[str], tool: str, *, has_pages: bool) -> ToolOverride | None:
+        """The override of the first file that has one: by the source, by its URL, or by the page's origin.
+
+        Only tools of web pages have origins: another server could choose any name.
+        """
+        origin, own_name = split_name(tool) if has_pages else ("", tool)
         asked = [(source, tool) for source in sources] + ([(origin, own_name)] if origin else [])
         found = (match for file in self._overrides for one in asked if (match := file.find(*one)))
         return next(found, None)
 
-    def _apply(self, tool: SourceTool, sources: Sequence[str]) -> EnhancedTool | None:
-        source, override = sources[0], self._find(sources, tool.name)
+    def _apply(self, tool: SourceTool, sources: Sequence[str], *, has_pages: bool) -> EnhancedTool | None:
+        source, override = sources[0], self._find(sources, tool.name, has_pages=has_pages)
         if override is None:
             return None
 

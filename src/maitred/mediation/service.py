@@ -5,7 +5,7 @@ and proofs. `ask` and `prove` fill those stores in the background. Overrides and
 no proof.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal
 
@@ -105,6 +105,7 @@ class MediationService:
         middleware: Middleware | None = None,
         is_whole: bool = True,
         urls: Mapping[str, str] | None = None,
+        with_pages: Collection[str] = (),
         arguments_of: ArgumentsOf = no_arguments,
     ) -> None:
         """Combine transformers.
@@ -118,6 +119,7 @@ class MediationService:
             middleware: The hook of an embedding program; it comes last.
             is_whole: False if a source of overrides is not available yet.
             urls: The addresses of servers, by which overrides of a domain are found.
+            with_pages: The servers whose tools are of web pages, named by their origins.
             arguments_of: Returns the arguments that calls of a tool had.
         """
         self.fingerprint = fingerprint
@@ -135,6 +137,7 @@ class MediationService:
         self._hook = _mediator([FunctionTransformer(middleware)]) if middleware else None
         self._near: Neighbourhood | None = None
         self._urls = dict(urls or {})
+        self._with_pages = frozenset(with_pages)
         self._arguments_of = arguments_of
 
     @property
@@ -316,7 +319,9 @@ class MediationService:
         seen = {key.name: arguments for key in keys if (arguments := self._arguments_of(key))}
         metadata: dict[str, Any] = {"url": url} if url else {}
         return ToolContext(
-            source=server, source_type="api", metadata={**metadata, **({SEEN: seen} if seen else {})}
+            source=server,
+            source_type="web" if server in self._with_pages else "api",
+            metadata={**metadata, **({SEEN: seen} if seen else {})},
         )
 
 

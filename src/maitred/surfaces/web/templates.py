@@ -13,6 +13,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from maitred.audit.masking import mask_text
 from maitred.surfaces.web import charts
 from maitred.surfaces.web.audit_words import act_text, outcome_text, outcome_tone
 from maitred.surfaces.web.durations import duration_text
@@ -129,6 +130,7 @@ def environment() -> Environment:
         "id_of": id,
         "fragment": server_fragment,
         "first_sentence": first_sentence,
+        "masked": lambda text: mask_text(str(text)),
         "without": str.removeprefix,
     }
     made.globals |= {

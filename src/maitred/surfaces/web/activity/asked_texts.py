@@ -27,7 +27,7 @@ def asked_text(line: Mapping[str, Any]) -> str:
     values = [value for key in keys if (value := arguments.get(key))]
     texts = [one for value in values for one in (value if isinstance(value, list) else [value])]
     form = "“{}”" if line["action"] == "search" else "{}"
-    return mask_text(", ".join(form.format(one) for one in texts if isinstance(one, str))[:_MOST])
+    return mask_text(", ".join(form.format(one) for one in texts if isinstance(one, str)))[:_MOST]
 
 
 def keeps_question(line: Mapping[str, Any]) -> bool:
