@@ -1,7 +1,7 @@
 """Clients: which have been here, and what to paste into the file of each, so that it uses this gateway.
 
 Who was here is what the audit trail and the running gateway know: a claim of each client, and no proof.
-To add a client that a person may connect, add it to `maitred.surfaces.client_entries`.
+To add a client that a person may connect, add it to `maitred.config.clients.table`.
 """
 
 import sys
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from maitred.audit.line_index import SUCCESSES
+from maitred.config.clients.entries import NAME, start_command
+from maitred.config.clients.table import CLIENTS, KnownClient, fold_name
 from maitred.gateway import SeenClient
-from maitred.surfaces.client_entries import CLIENTS, NAME, KnownClient, fold_name, start_command
 from maitred.surfaces.web.screen import McpEndpoint, ScreenPage, Visit, WebScreen
 
 _LINES: Final = 2_000
