@@ -46,10 +46,10 @@ class TakeoverPlan:
         return [*self.present, *(one.name for one in self.new)]
 
 
-def plan_takeover(state: ClientState, source: Path, taken: Iterable[str] = ()) -> TakeoverPlan:
+def plan_takeover(state: ClientState, source: Path, others: Iterable[TakeoverPlan] = ()) -> TakeoverPlan:
     """Compare the servers of a client with the configuration.
 
-    `taken` are names that other clients add in the same command.
+    `others` are the plans for other clients that are carried out before.
 
     Raises:
         ConfigError: The configuration cannot be read, or is the file of the client.
@@ -58,7 +58,7 @@ def plan_takeover(state: ClientState, source: Path, taken: Iterable[str] = ()) -
         raise ConfigError(
             str(source), ["is the configuration of maitred itself; it cannot be its own client"]
         )
-    known = _configured(source)
+    known = _configured(source) | {one.name: one.entry for plan in others for one in plan.new}
     by_hash = {reach_hash(entry): name for name, entry in known.items()}
     new, present, staying = [], [], {}
     for one in state.servers:
@@ -66,7 +66,7 @@ def plan_takeover(state: ClientState, source: Path, taken: Iterable[str] = ()) -
             present.append(one.name)
         elif one.is_shared:
             staying[one.name] = f"others may have written it; `maitred import {one.name}` shows it first"
-        elif one.name in known or one.name in taken:
+        elif one.name in known:
             staying[one.name] = "the configuration has another server of this name"
         else:
             new.append(one)

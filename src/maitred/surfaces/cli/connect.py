@@ -23,8 +23,13 @@ from maitred.config.clients.connection import (
 from maitred.config.clients.entries import NAME, start_command
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import CLIENT_IDS, CLIENTS, KnownClient, find_client
-from maitred.config.clients.takeover import TakeoverPlan, forget_declined, plan_takeover, take_over
-from maitred.config.edit import remove_server
+from maitred.config.clients.takeover import (
+    TakeoverPlan,
+    forget_declined,
+    plan_takeover,
+    take_over,
+    undo_takeover,
+)
 from maitred.errors import ConfigError
 from maitred.surfaces.cli.console import (
     ConfigOption,
@@ -90,8 +95,8 @@ def connect(
     states = _states(clients, file, is_project=project)
     plans: list[_Plan] = []
     for state in states:
-        taken = [one.name for plan in plans if plan.takeover for one in plan.takeover.new]
-        plans.append(_connect_plan(state, words, source, taken, move=move))
+        others = [plan.takeover for plan in plans if plan.takeover and move]
+        plans.append(_connect_plan(state, words, source, others, move=move))
     _show(plans, words, as_json=as_json, move=move)
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
     failed = [plan for plan in chosen if not _connect_one(plan, source, as_json=as_json)]
@@ -148,10 +153,10 @@ def _has_file(client: KnownClient, is_project: bool) -> bool:
 
 
 def _connect_plan(
-    state: ClientState, words: Sequence[str], source: Path, taken: Sequence[str], *, move: bool
+    state: ClientState, words: Sequence[str], source: Path, others: Sequence[TakeoverPlan], *, move: bool
 ) -> _Plan:
     try:
-        takeover = plan_takeover(state, source, taken)
+        takeover = plan_takeover(state, source, others)
         change = plan_connect(state, state.client.stdio(words), takeover.leaving if move else ())
     except ConfigError as error:
         return _Plan(state=state, fault="; ".join(error.faults))
@@ -258,8 +263,8 @@ def _connect_one(plan: _Plan, source: Path, *, as_json: bool) -> bool:
         try:
             copy = write_connection(change)
         except ConfigError:
-            for one in new:
-                remove_server(source, one.name)
+            if new:
+                undo_takeover(source)
             raise
     except ConfigError as error:
         fail(error)
