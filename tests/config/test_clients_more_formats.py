@@ -42,7 +42,8 @@ PLACES = [
     (
         "cline",
         "darwin",
-        "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings"
+        "/cline_mcp_settings.json",
         "mcpServers",
     ),
     (
