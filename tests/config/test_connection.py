@@ -181,6 +181,20 @@ def test_connecting_twice_still_gives_the_first_file_back(home: Path, look: Look
     assert path.read_bytes() == before
 
 
+def test_the_last_copies_of_a_file_are_kept_for_the_owner_alone(
+    home: Path, look: Look, tmp_path: Path
+) -> None:
+    path = put(home / ".cursor/mcp.json", {"mcpServers": {}})
+    before = path.read_bytes()
+    for _ in range(15):
+        connect(look("cursor"))
+        write_disconnection(plan_disconnect(look("cursor")))
+    copies = sorted((tmp_path / "state/maitred/clients").glob("cursor-*"))
+    assert len(copies) == 20
+    assert copies[-2].read_bytes() == before
+    assert {copy.stat().st_mode & 0o777 for copy in copies} == {0o600}
+
+
 def test_an_entry_that_a_person_pasted_is_taken_out(home: Path, look: Look) -> None:
     servers = {"a": {"command": "a"}, "gate": {"command": "maitred", "args": ["serve"]}}
     path = put(home / ".cursor/mcp.json", {"mcpServers": servers})

@@ -130,7 +130,7 @@ def yaml_text(servers: Mapping[str, Any], client: KnownClient, chance: random.Ra
         body += [
             f"{inner}{word}: {json.dumps(value, ensure_ascii=False)}"
             for word, value in entry.items()
-            if word != "name"
+            if not (client.is_list and word == "name")
         ]
     lines += (
         [f"{client.key}:", *body]
@@ -175,6 +175,10 @@ def servers_of(client: KnownClient, path: Path) -> dict[str, Any]:
     return {one["name"]: one for one in data} if client.is_list else data
 
 
+def without_name(client: KnownClient, entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if not client.is_list or key != "name"}
+
+
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder in memory, if there can be one: on a disk, each of some 1,600 writes waits for the disk."""
@@ -186,11 +190,11 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.id)
 def test_connect_and_disconnect_give_every_file_back_byte_for_byte(folder: Path, client: KnownClient) -> None:
-    """24 files of each of the seventeen clients; servers that were taken out are back as they were."""
+    """32 files of each of the seventeen clients; one in four is changed in between, and merged."""
     at = UserMachine(folder, folder, {}, "linux")
     (file, *_) = [one for one in client.files if one.is_written and "linux" in one.platforms]
     entry = client.stdio(WORDS)
-    for number in range(24):
+    for number in range(32):
         chance = random.Random(f"{client.id} {number}")
         content, servers = generated(client, chance)
         path = folder / str(number) / next(iter(file.paths(at))).name
@@ -208,11 +212,19 @@ def test_connect_and_disconnect_give_every_file_back_byte_for_byte(folder: Path,
         left = {name: one for name, one in servers.items() if name not in out}
         there = servers_of(client, path)
         assert list(there) == [*left, NAME], path.read_text(encoding="utf-8")
-        ours = {key: value for key, value in there[NAME].items() if not client.is_list or key != "name"}
-        assert ours == entry
+        assert without_name(client, there[NAME]) == entry
         assert [problem.name for problem in servers_in(at, client, file, path).problems] == [NAME]
         connected = path.read_bytes()
         assert (b"\r\n" in connected) == (b"\r\n" in (content or b""))
+        if number % 4 == 0:
+            path.write_bytes(connected + b"\n")
+            undo = plan_disconnect(look_at_file(at, client, file, path))
+            assert undo.way.startswith("merged")
+            write_disconnection(undo)
+            back = {name: servers_of(client, path)[name] for name in servers}
+            assert {name: without_name(client, one) for name, one in back.items()} == servers
+            assert len(servers_of(client, path)) == len(servers)
+            continue
         undo = plan_disconnect(look_at_file(at, client, file, path))
         assert undo.way == "byte for byte as it was"
         write_disconnection(undo)

@@ -28,6 +28,8 @@ from maitred.errors import ConfigError
 from maitred.model.tools import content_hash
 
 _MOST_BYTES: Final = 64_000_000
+_MOST_COPIES: Final = 20
+"""How many copies of the files of one client are kept."""
 _MARK: Final = "\ufeff"
 STALE: Final = "has changed since you looked at it, so nothing was written; look again"
 
@@ -378,7 +380,7 @@ def _restore_record(path: Path, previous: Mapping[str, Any] | None) -> None:
 
 
 def _back_up(change: ClientChange) -> Path | None:
-    """Copy the file as it is before a change, for the owner alone; names never collide."""
+    """Copy the file as it is before a change, for the owner alone; the oldest copies go."""
     if change.before is None:
         return None
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
@@ -386,6 +388,8 @@ def _back_up(change: ClientChange) -> Path | None:
     try:
         make_folder(target.parent)
         replace_content(target, None, change.before)
+        for old in sorted(target.parent.glob(f"{change.client.id}-2*T*"))[:-_MOST_COPIES]:
+            old.unlink(missing_ok=True)
     except OSError as error:
         fault = f"no copy can be kept in {target.parent}: {error.strerror}; nothing was written"
         raise ConfigError(str(change.path), [fault]) from error

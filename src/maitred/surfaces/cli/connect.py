@@ -98,6 +98,8 @@ def connect(
         others = [plan.takeover for plan in plans if plan.takeover and move]
         plans.append(_connect_plan(state, words, source, others, move=move))
     _show(plans, words, as_json=as_json, move=move)
+    if not source.exists() and not as_json:
+        out.print(Text(f"{source} is not there yet: `maitred import`, `maitred add` or `--move` makes it."))
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
     failed = [plan for plan in chosen if not _connect_one(plan, source, as_json=as_json)]
     if failed or any(plan.fault for plan in plans if clients):
