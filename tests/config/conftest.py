@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.config.homes import Look
 
-from maitred.config.clients import ImportedServers, discover
+from maitred.config.clients.discovery import ImportedServers, discover
 
 
 @pytest.fixture

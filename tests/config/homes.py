@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maitred.config.clients import ClientServer, ImportedServers
+from maitred.config.clients.discovery import ClientServer, ImportedServers
 
 Look = Callable[..., ImportedServers]
 TIME = {"command": "uvx", "args": ["mcp-server-time"]}

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.config.homes import TIME, Look, only, put
 
-from maitred.config.clients import CLIENTS, ClientServer, discover
+from maitred.config.clients.discovery import ClientServer, discover
+from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.edit import add_servers
 from maitred.config.load import load
 from maitred.errors import ConfigError
@@ -119,7 +120,7 @@ def test_every_client_is_looked_at_and_a_missing_file_is_no_problem(look: Look) 
     discovery = look()
     assert (discovery.found, discovery.problems) == ((), ())
     assert len(discovery.looked_at) == len(set(discovery.looked_at))
-    assert {client for client in CLIENTS if look(clients=[client]).looked_at} == set(CLIENTS)
+    assert {client for client in CLIENT_IDS if look(clients=[client]).looked_at} == set(CLIENT_IDS)
 
 
 def test_the_home_folder_as_working_directory_is_looked_at_once(home: Path) -> None:

@@ -204,7 +204,7 @@ enabled = false
     assert only(look(environ={"CODEX_HOME": str(home / "codex")})).name == "a"
 
 
-def test_gemini_tells_sse_from_http_by_the_key_and_knows_bare_variables(home: Path, look: Look) -> None:
+def test_gemini_says_that_it_also_tries_sse_and_knows_bare_variables(home: Path, look: Look) -> None:
     servers = {
         "sse": {"url": "https://example.com/events", "trust": True},
         "http": {"httpUrl": "https://example.com/mcp", "headers": {"K": "$API_KEY"}, "timeout": 5000},
@@ -213,8 +213,10 @@ def test_gemini_tells_sse_from_http_by_the_key_and_knows_bare_variables(home: Pa
         "off": TIME,
     }
     put(home / ".gemini/settings.json", {"mcpServers": servers, "mcp": {"excluded": ["off"]}})
-    found = {one.name: one.entry for one in look(environ={"HOME": str(home)}).found}
-    assert found["sse"] == {"url": "https://example.com/events", "transport": "sse"}
+    servers_found = look(environ={"HOME": str(home)}).found
+    found = {one.name: one.entry for one in servers_found}
+    assert found["sse"] == {"url": "https://example.com/events"}
+    assert "set `transport: sse`" in servers_found[0].notes[0]
     assert found["http"] == {
         "url": "https://example.com/mcp",
         "headers": {"K": "${API_KEY:-}"},

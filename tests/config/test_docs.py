@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from maitred.config.clients import CLIENTS, discover
+from maitred.config.clients.discovery import discover
+from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.load import ServerEntry, parse
 from maitred.config.settings import CategoryEntry, HoldRule, Jwt, ResultDrop, ResultRule, Settings, ToolEntry
 
@@ -59,7 +60,7 @@ def test_the_example_on_the_page_is_a_valid_configuration() -> None:
         assert len(parse(Path("mcp.json"), example).servers) == 1
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENT_IDS)
 def test_the_page_on_importing_names_every_client_and_its_files(tmp_path: Path, client: str) -> None:
     (row,) = re.findall(rf"^\| .* \| `{client}` \| (.*) \|$", IMPORT, re.MULTILINE)
     for platform in ("darwin", "linux", "win32"):

@@ -231,6 +231,19 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "import:declined": "What is left out at the prompt is remembered; an empty answer is not.",
             "import:none": "`none` declines all; a wrong name is asked for again.",
             "import:memory": "A memory that cannot be read is an error.",
+            "import:file": "`import --file` reads one file, in the format of any client.",
+            "import:undo": "`import --undo` gives the configuration back; later changes stay.",
+        },
+    )
+    | _of(
+        "docs/connect.md",
+        {
+            "connect:shown": "`connect` shows names, no values, and writes only when asked to.",
+            "connect:works": "What `connect` writes starts a gateway.",
+            "connect:move": "`connect --move` moves servers, and `disconnect` gives the file back.",
+            "connect:whole": "If the file of the client cannot be written, the configuration is as before.",
+            "connect:asks": "At a terminal it asks which clients are meant.",
+            "connect:refused": "A mistaken name of a client is answered with the nearest.",
         },
     )
     | _of("style notes", {"info:brief": "Brief information is under 300 tokens a tool."})

@@ -15,7 +15,7 @@ from tests.interaction.harness import WAIT_S, cli, faulty, write_settings
 from tests.interaction.requirements import requirement
 from tests.interaction.test_cli import fine
 
-from maitred.config.clients import discover
+from maitred.config.clients.discovery import discover
 
 PROGRAM = Path(sys.executable).with_name("maitred")
 

@@ -3,49 +3,39 @@
 import json
 import shlex
 import sys
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from maitred.config.clients import CLIENTS as IMPORTED
-from maitred.config.clients import discover
-from maitred.surfaces.client_entries import CLIENTS, NAME, PLACEHOLDER, KnownClient, fold_name, start_command
+from maitred.config.clients.discovery import discover
+from maitred.config.clients.entries import NAME, PLACEHOLDER, start_command
+from maitred.config.clients.files import UserMachine, parse_content
+from maitred.config.clients.table import CLIENTS, PLATFORMS, KnownClient, Platform, find_client, fold_name
 
 WORDS = ("/opt/my tools/maitred", "serve", "--config", '/home/ann/a "b"\\c/größe.yaml')
 ADDRESS = "http://127.0.0.1:8420/mcp"
-FILES: Mapping[str, tuple[str, str]] = {
-    "Claude Code": ("claude-code", ".claude.json"),
-    "Claude Desktop": ("claude-desktop", ".config/Claude/claude_desktop_config.json"),
-    "Cursor": ("cursor", ".cursor/mcp.json"),
-    "VS Code": ("vscode", ".config/Code/User/mcp.json"),
-    "Codex": ("codex", ".codex/config.toml"),
-    "Windsurf (Cascade)": ("windsurf", ".codeium/windsurf/mcp_config.json"),
-    "Gemini CLI": ("gemini", ".gemini/settings.json"),
-    "Zed": ("zed", ".config/zed/settings.json"),
-}
-"""The clients that `maitred import` reads, with their file on Linux."""
-BY_TITLE = {one.title: one for one in CLIENTS}
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.title)
 
 
 def read(client: KnownClient, text: str) -> Any:
     """The entry in a text, as a program reads it."""
-    value: Any = tomllib.loads(text) if client.form == "TOML" else json.loads(text)
-    for key in (*client.keys, NAME):
-        assert list(value) == [key]
-        value = value[key]
-    return value
+    servers = parse_content(client.form, text)[client.key]
+    if client.is_list:
+        (entry,) = servers
+        assert entry.pop("name") == NAME
+        return entry
+    assert list(servers) == [NAME]
+    return servers[NAME]
 
 
 @each_client
 def test_the_entry_starts_this_gateway(client: KnownClient) -> None:
     """Each word arrives as it is, whatever characters it has."""
     entry = read(client, client.text(client.stdio(WORDS)))
-    command = entry["command"] if isinstance(entry["command"], list) else [entry["command"], *entry["args"]]
-    assert command == list(WORDS)
+    command = entry.get("command", entry.get("cmd"))
+    assert (command if isinstance(command, list) else [command, *entry["args"]]) == list(WORDS)
 
 
 @each_client
@@ -57,14 +47,14 @@ def test_the_entry_over_http_has_the_address_and_no_token(client: KnownClient, *
         return
     text = client.text(client.http(ADDRESS, needs_token))
     entry = read(client, text)
-    assert ADDRESS in (entry.get("url"), entry.get("serverUrl"))
-    assert "command" not in entry
+    assert ADDRESS in (entry.get("url"), entry.get("serverUrl"), entry.get("uri"))
+    assert not {"command", "cmd"} & entry.keys()
     names_token = "MAITRED_TOKEN" in text or PLACEHOLDER in text
     assert names_token == needs_token
 
 
 def test_the_command_of_claude_code_adds_the_same_entry() -> None:
-    client = BY_TITLE["Claude Code"]
+    client = find_client("claude-code")
     assert client.command
     entry = client.stdio(WORDS)
     words = shlex.split(client.command(entry))
@@ -73,39 +63,34 @@ def test_the_command_of_claude_code_adds_the_same_entry() -> None:
     assert words[5:] == ["--scope", "user"]
 
 
-def test_the_table_has_every_client_that_is_imported() -> None:
-    assert {name for name, _ in FILES.values()} == set(IMPORTED)
-    assert FILES.keys() <= BY_TITLE.keys()
-
-
-@pytest.mark.parametrize("title", FILES)
+@each_client
 @pytest.mark.parametrize("way", ["stdio", "http"])
-def test_maitred_import_finds_the_entry_in_the_file_that_is_named(
-    tmp_path: Path, title: str, way: str
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_maitred_import_finds_the_entry_in_each_file_that_is_named(
+    tmp_path: Path, client: KnownClient, way: str, platform: Platform
 ) -> None:
-    """The reader of clients' files, which was written apart, finds this gateway, or its address."""
-    client, (name, path) = BY_TITLE[title], FILES[title]
-    assert f"~/{path}" in [file for _, file in client.files]
+    """The reader of clients' files finds this gateway, or its address, wherever the page says to put it."""
     if way == "http" and client.http is None:
         return
     words = [sys.executable, "-m", "maitred", "serve"]
     entry = client.http(ADDRESS, True) if way == "http" and client.http else client.stdio(words)
-    file = tmp_path / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(client.text(entry), encoding="utf-8")
-    (tmp_path / "cwd").mkdir()
-    found = discover(
-        home=tmp_path, cwd=tmp_path / "cwd", environ={"MAITRED_TOKEN": "x"}, platform="linux", clients=[name]
-    )
+    at = UserMachine(tmp_path, tmp_path / "cwd", {"MAITRED_TOKEN": "x"}, platform)
+    paths = [path for file in client.files if file.is_written for path in file.paths(at)]
+    assert paths
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(client.text(entry), encoding="utf-8")
+    found = discover(**at._asdict(), clients=[client.id])
     assert found.found == ()
-    assert [problem.reason for problem in found.problems] == ["this is maitred itself"]
+    assert [problem.path for problem in found.problems] == paths
+    assert {problem.reason for problem in found.problems} == {"this is maitred itself"}
 
 
 def test_names_of_clients_are_folded_and_belong_to_one_client() -> None:
     assert fold_name("Visual Studio Code") == fold_name("visual_studio-code")
     names = [name for one in CLIENTS for name in one.names]
     assert len(names) == len(set(names))
-    assert len({one.title for one in CLIENTS}) == len(CLIENTS)
+    assert len({one.title for one in CLIENTS}) == len({one.id for one in CLIENTS}) == len(CLIENTS)
 
 
 def test_the_command_names_the_program_if_there_is_one(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class DeclinedServers:
 
     def covers(self, name: str, entry: Entry) -> bool:
         """Return whether a server is one of them, by its name or by what it reaches."""
-        return name in self.hashes or _hash(entry) in self.hashes.values()
+        return name in self.hashes or reach_hash(entry) in self.hashes.values()
 
 
 def read_declined(source: Path) -> DeclinedServers:
@@ -53,7 +53,7 @@ def decline(source: Path, entries: Mapping[str, Entry]) -> None:
     Raises:
         ConfigError: The memory cannot be read or written; it is then unchanged.
     """
-    if hashes := {name: _hash(entry) for name, entry in entries.items()}:
+    if hashes := {name: reach_hash(entry) for name, entry in entries.items()}:
         _change(source, lambda known: {**known, **hashes})
 
 
@@ -65,7 +65,7 @@ def accept(source: Path, entries: Mapping[str, Entry]) -> None:
     """
     declined = read_declined(source)
     if any(declined.covers(name, entry) for name, entry in entries.items()):
-        hashes = {_hash(entry) for entry in entries.values()}
+        hashes = {reach_hash(entry) for entry in entries.values()}
         _change(source, lambda old: {n: h for n, h in old.items() if n not in entries and h not in hashes})
 
 
@@ -92,6 +92,6 @@ def _unreadable(path: Path, reason: str) -> ConfigError:
     return ConfigError(str(path), [f"the memory of declined servers cannot be read: {reason}; {hint}"])
 
 
-def _hash(entry: Entry) -> str:
+def reach_hash(entry: Entry) -> str:
     """Hash what a server starts or reaches, equally for a client's entry and for ours."""
     return content_hash(canonical(as_read({key: entry[key] for key in _REACH if entry.get(key)})))[:16]

@@ -132,7 +132,7 @@ def _json(value: Any, indent: str | None = None) -> str:
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
-def _yaml(value: Any) -> list[str]:
+def as_yaml(value: Any) -> list[str]:
     """Write block style, each list and each scalar on one line."""
 
     def with_style(value: Any) -> Any:
@@ -264,7 +264,7 @@ class Layout:
     def _lines(self, at: int, value: Mapping[str, Any], column: int) -> str:
         """Insert `value` as YAML on lines of its own."""
         head, tail = self._text[:at], self._text[at:]
-        lines = [" " * column + line + self._newline for line in _yaml(value)]
+        lines = [" " * column + line + self._newline for line in as_yaml(value)]
         return "".join([head, "" if head[-1:] in ("", "\n") else self._newline, *lines, tail])
 
     def _unit(self) -> str:
@@ -338,13 +338,13 @@ def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
         target = path.resolve()
         if create:
             make_folder(target.parent)
-        with _folder_lock(target.parent):
+        with folder_lock(target.parent):
             for _ in range(_ATTEMPTS):
                 before = target.read_bytes() if target.exists() or not create else None
                 text = (before or b"").decode("utf-8")
                 mark = "\ufeff" if text.startswith("\ufeff") else ""
                 after = mark + edit(text.removeprefix(mark))
-                if _write(target, before, after.encode("utf-8")):
+                if replace_content(target, before, after.encode("utf-8")):
                     return
     except FileNotFoundError:
         raise ConfigError(str(path), ["the file does not exist"]) from None
@@ -356,7 +356,7 @@ def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
     raise ConfigError(str(path), ["another program keeps changing the file; try again"])
 
 
-def _write(target: Path, before: bytes | None, after: bytes) -> bool:
+def replace_content(target: Path, before: bytes | None, after: bytes) -> bool:
     """Replace the content at once; `False` if another program changed the file meanwhile."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.")
     new = Path(name)
@@ -380,7 +380,7 @@ def _write(target: Path, before: bytes | None, after: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def _folder_lock(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Keep other maitred processes out of the folder; if it cannot be locked, the comparison must suffice."""
     if sys.platform == "win32":
         yield

@@ -22,12 +22,15 @@ _EDITOR = re.compile(
     r"(?:input|command|config):.*|/|cwd|userHome|pathSeparator|file|(?:workspace|file|relative)[A-Z].*"
 )
 
-Syntax = Literal["none", "braces", "editor", "shell"]
+Syntax = Literal["none", "braces", "editor", "shell", "secrets", "single-braces"]
 """How a program writes references, and what an unset variable becomes.
 
 `none`: not at all. `braces`: `${VAR}`, which stays if unset. `editor`: `${env:VAR}`, which becomes empty; it
-does not know `${VAR}`. `shell`: also `$VAR`, which becomes empty.
+does not know `${VAR}`. `shell`: also `$VAR`, which becomes empty. `secrets`: `${{ secrets.VAR }}`, which the
+program keeps for its user. `single-braces`: `{env:VAR}`, which becomes empty, and `{file:PATH}`.
 """
+_SECRETS = re.compile(r"\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_]\w*)\s*\}\}")
+_SINGLE_BRACES = re.compile(r"\{(env|file):([^{}]*)\}")
 
 
 class UnresolvedReferenceError(Exception):
@@ -103,7 +106,28 @@ class ReferenceTranslation:
         """Translate `text`; `own` are variables of the server itself."""
         if self.syntax == "none":
             return escape(text)
+        if self.syntax == "secrets":
+            return self._other(_SECRETS, text, lambda match: self.on_input(match[1]))
+        if self.syntax == "single-braces":
+            return self._other(_SINGLE_BRACES, text, self._single)
         return _FOREIGN.sub(lambda match: self._reference(match[0], match[1], match[2], own), text)
+
+    @staticmethod
+    def _other(pattern: re.Pattern[str], text: str, reference: Callable[[re.Match[str]], str]) -> str:
+        """Translate the matches of a pattern; every dollar sign between them is itself."""
+        parts = []
+        done = 0
+        for match in pattern.finditer(text):
+            parts += [escape(text[done : match.start()]), reference(match)]
+            done = match.end()
+        return "".join([*parts, escape(text[done:])])
+
+    def _single(self, match: re.Match[str]) -> str:
+        if match[1] == "file":
+            return f"${{file:{match[2]}}}"
+        if not self.environ.get(match[2]):
+            self.on_unset(match[2], "")
+        return f"${{{match[2]}:-}}"
 
     def _reference(self, whole: str, braced: str | None, bare: str | None, own: Collection[str]) -> str:
         if bare is not None:

@@ -17,6 +17,7 @@ from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.compact import compact
 from maitred.disclosure.pages import PAGE_TOOLS, ToolPage
 from maitred.gateway.chains import LONGEST_MS
+from maitred.gateway.client_files import ClientFileChange, ClientFileState, ClientWay
 from maitred.gateway.client_register import SeenClient
 from maitred.gateway.gateway import Gateway
 from maitred.gateway.parts import GatewayParts
@@ -50,6 +51,9 @@ __all__ = [
     "Answer",
     "AuditService",
     "Caller",
+    "ClientFileChange",
+    "ClientFileState",
+    "ClientWay",
     "Detail",
     "ExplainedPhrase",
     "Explanation",

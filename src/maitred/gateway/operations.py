@@ -22,6 +22,7 @@ from maitred.gateway.admission import Verdict
 from maitred.gateway.audit_methods import AuditMethods
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cases import Case, DefinitionPair, RegistrationResult
+from maitred.gateway.client_files import ClientFileMethods, ClientFiles
 from maitred.gateway.client_register import ClientRegister, SeenClient
 from maitred.gateway.configure import Configuration
 from maitred.gateway.held_calls import HeldCallService
@@ -44,7 +45,7 @@ from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ANY_USE, ToolStanding, Usage, UsageFilter
 
 
-class Operations(ToolDecisions, SettingsMethods, AuditMethods):
+class Operations(ToolDecisions, SettingsMethods, ClientFileMethods, AuditMethods):
     """The methods of a gateway for operators."""
 
     def __init__(
@@ -74,6 +75,7 @@ class Operations(ToolDecisions, SettingsMethods, AuditMethods):
         self._texts = OverrideTexts(configuration, parts.auditing)
         self._choices = ToolChoices(configuration, parts.auditing)
         self._editor = SettingsEditor(context, configuration, parts.auditing)
+        self._client_files = ClientFiles(context, parts.auditing)
         self._clients = ClientRegister()
 
     # --- configuration and servers ------------------------------------------------------------------------

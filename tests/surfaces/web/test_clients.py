@@ -15,14 +15,15 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp_types import Implementation
+from ruamel.yaml import YAML
 from tests.support.waiting import eventually
 from tests.surfaces.web.rig import SOON_S, House, opened, tool
 
+from maitred.config.clients.table import CLIENTS
 from maitred.config.settings import Audit, Http
 from maitred.errors import ToolNotFoundError
 from maitred.model.access import LOCAL_GRANT, LOCAL_USER, Grant, Scope, Viewer
 from maitred.model.tools import ToolCall
-from maitred.surfaces.client_entries import CLIENTS
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.web.mount import WebInterface
 
@@ -68,6 +69,8 @@ def entries(text: str) -> list[Any]:
     for block in blocks(text):
         if block.startswith("["):
             found.append(tomllib.loads(block))
+        elif not block.startswith(("{", "claude ")):
+            found.append(YAML(typ="safe", pure=True).load(block))
         elif not block.startswith("claude "):
             found.append(json.loads(block))
     return found
@@ -129,8 +132,8 @@ async def test_each_block_can_be_pasted_as_it_is(house: House) -> None:
         if config in plain:
             assert str(Path(sys.executable).with_name("maitred")) in plain or sys.executable in plain
     for client in CLIENTS:
-        for _, path in client.files:
-            assert path in html.unescape(text)
+        for file in client.files:
+            assert file.shown in html.unescape(text) or not file.is_written
 
 
 async def test_no_block_and_no_page_has_a_token(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ COMMANDS = {
     "eval": "eval",
     "demo": "demo",
     "entry": "entry",
+    "connect": "connect",
+    "disconnect": "connect",
 }
 
 

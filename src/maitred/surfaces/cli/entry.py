@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
+from maitred.config.clients.entries import start_command
 from maitred.surfaces.cli.console import ConfigOption, config_path
-from maitred.surfaces.client_entries import start_command
 
 
 def register(app: typer.Typer) -> None:

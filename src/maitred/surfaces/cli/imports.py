@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from maitred.config.clients import CLIENTS, ClientServer, ImportedServers, discover
-from maitred.config.declined_servers import DeclinedServers, accept, decline, read_declined
-from maitred.config.edit import add_servers
+from maitred.config.clients.discovery import ClientServer, ImportedServers, discover
+from maitred.config.clients.table import CLIENT_IDS
+from maitred.config.clients.takeover import forget_declined, take_over, undo_takeover
+from maitred.config.declined_servers import DeclinedServers, decline, read_declined
 from maitred.config.load import load
 from maitred.errors import ConfigError
 from maitred.surfaces.cli.console import (
@@ -29,6 +30,10 @@ from maitred.surfaces.cli.entry import entry_line
 from maitred.surfaces.cli.session import for_programs, reach
 from maitred.wording import did_you_mean
 
+FileOption = Annotated[Path | None, typer.Option(help="Read this file alone, in the format of any client.")]
+UndoOption = Annotated[
+    bool, typer.Option("--undo", help="Undo the last import: the configuration is as before it.")
+]
 _LATER = "names, `all`, `none` declines all, or nothing to decide later"
 
 
@@ -41,7 +46,7 @@ def import_servers(
     config: ConfigOption = None,
     client: Annotated[
         list[str] | None,
-        typer.Option(help=f"Only from this client; repeatable. One of {', '.join(CLIENTS)}."),
+        typer.Option(help=f"Only from this client; repeatable. One of {', '.join(CLIENT_IDS)}."),
     ] = None,
     names: Annotated[list[str] | None, typer.Argument(help="Import just these, without asking.")] = None,
     yes: Annotated[
@@ -52,13 +57,18 @@ def import_servers(
             help="Import without asking all that is new, except servers of project files and removed ones.",
         ),
     ] = False,
+    file: FileOption = None,
+    undo: UndoOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Import the servers that other clients on this machine use; their files are not changed."""
     may_configure(config)
     path = config_path(config)
+    if undo:
+        _undo(path)
+        return
     looked = _Looked(
-        found=_discovered(client or CLIENTS),
+        found=_discovered(client or CLIENT_IDS, file),
         known=set(load(path).servers) if path.exists() else set(),
         declined=read_declined(path),
     )
@@ -66,18 +76,27 @@ def import_servers(
         print_json(looked.to_json())
     else:
         looked.show()
-    if names:
-        chosen = looked.named(names)
-    elif yes:
-        chosen = [one for one in looked.new if not one.is_shared]
-    else:
-        chosen = [] if as_json or not looked.can_be_imported else _choose(looked, path)
+    chosen = _named_or_chosen(looked, names, path, yes=yes, asks=not as_json)
     if chosen:
-        entries = {one.name: one.entry for one in chosen}
-        add_servers(path, entries)
-        remember(lambda: accept(path, entries))
+        take_over(path, chosen)
+        remember(lambda: forget_declined(path, chosen))
     if not as_json:
         _tell(chosen, path, config)
+
+
+def _undo(path: Path) -> None:
+    gone = ", ".join(map(visible, undo_takeover(path))) or "no server any more"
+    out.print(Text(f"Took {gone} out of {path} again."))
+
+
+def _named_or_chosen(
+    looked: "_Looked", names: Sequence[str] | None, path: Path, *, yes: bool, asks: bool
+) -> list[ClientServer]:
+    if names:
+        return looked.named(names)
+    if yes:
+        return [one for one in looked.new if not one.is_shared]
+    return _choose(looked, path) if asks and looked.can_be_imported else []
 
 
 def _tell(chosen: Sequence[ClientServer], path: Path, config: Path | None) -> None:
@@ -85,13 +104,19 @@ def _tell(chosen: Sequence[ClientServer], path: Path, config: Path | None) -> No
         out.print("Nothing imported.")
         return
     out.print(Text(f"Imported {', '.join(visible(one.name) for one in chosen)} into {path}."))
-    out.print("`maitred doctor` tries them. Then give your client this in their place:")
+    out.print("`maitred import --undo` takes them out again; `maitred doctor` tries them.")
+    out.print("`maitred connect` puts this into your clients, and with `--move` in their place:")
     out.print(Text(entry_line(config), style="bold"))
 
 
-def _discovered(clients: Collection[str]) -> ImportedServers:
+def _discovered(clients: Collection[str], file: Path | None) -> ImportedServers:
     return discover(
-        home=Path.home(), cwd=Path.cwd(), environ=os.environ, platform=sys.platform, clients=clients
+        home=Path.home(),
+        cwd=Path.cwd(),
+        environ=os.environ,
+        platform=sys.platform,
+        clients=clients,
+        file=file,
     )
 
 

@@ -43,6 +43,8 @@ ACTS: Final[Mapping[str, str]] = {
     "override.drop": "drop texts for a tool",
     "tool.change": "decide about a tool",
     "settings.apply": "change the settings",
+    "client.connect": "connect a client",
+    "client.disconnect": "disconnect a client",
     "allow.add": "add to the allow list",
     "allow.remove": "remove from the allow list",
     "audit": "use the audit trail",

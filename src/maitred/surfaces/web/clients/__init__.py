@@ -1,7 +1,7 @@
-"""Clients: which have been here, and what to paste into the file of each, so that it uses this gateway.
+"""Clients: which have been here, and what goes into the file of each, so that it uses this gateway.
 
 Who was here is what the audit trail and the running gateway know: a claim of each client, and no proof.
-To add a client that a person may connect, add it to `maitred.surfaces.client_entries`.
+To add a client that a person may connect, add it to `maitred.config.clients.table`.
 """
 
 import sys
@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from maitred.audit.line_index import SUCCESSES
-from maitred.gateway import SeenClient
-from maitred.surfaces.client_entries import CLIENTS, NAME, KnownClient, fold_name, start_command
-from maitred.surfaces.web.screen import McpEndpoint, ScreenPage, Visit, WebScreen
+from maitred.config.clients.entries import NAME, start_command
+from maitred.config.clients.table import CLIENTS, KnownClient, fold_name
+from maitred.gateway import ClientFileChange, ClientWay, SeenClient
+from maitred.surfaces.web.outcomes import Outcomes
+from maitred.surfaces.web.screen import Action, Form, McpEndpoint, ScreenPage, Visit, WebScreen, url_of
 
 _LINES: Final = 2_000
 """How many lines of the audit trail are read."""
 _MOST_ROWS: Final = 100
+_PLANNED: Final = Outcomes[ClientFileChange]()
 
 
 @dataclass(kw_only=True)
@@ -110,9 +113,44 @@ def _guide(
     )
 
 
+async def view_files(visit: Visit) -> Mapping[str, Any]:
+    """The files of clients on the machine of the gateway, and a change that a person looks at."""
+    return {
+        "page_title": "Files of clients",
+        "files": await visit.gateway.client_files(visit.viewer),
+        "plan": _PLANNED.find(visit.session, visit.query.text("of")),
+        "of": visit.query.text("of"),
+        "source": visit.gateway.settings.source.absolute(),
+    }
+
+
+async def preview(visit: Visit, form: Form) -> str:
+    """Work out what a change of a file would do; the page that follows shows it."""
+    kind: ClientWay = "disconnect" if form.text("kind") == "disconnect" else "connect"
+    takes_out = form.text("takes_out") == "yes"
+    plan = await visit.gateway.plan_client_file(form.text("name"), kind, visit.viewer, takes_out=takes_out)
+    return url_of("clients", "files", of=_PLANNED.keep(visit.session, plan)) + "#change"
+
+
+async def write(visit: Visit, form: Form) -> str:
+    """Write the change that was shown, and no other."""
+    plan = _PLANNED.find(visit.session, form.text("of"))
+    if plan is None:
+        visit.notify("This change is not kept any more. Show it again, then write it.", "fault")
+        return url_of("clients", "files")
+    path = await visit.gateway.write_client_file(plan, visit.viewer)
+    done = "connected" if plan.kind == "connect" else "disconnected"
+    visit.notify(f"{plan.client.title} is {done}; its file is {path}. {plan.client.then}")
+    return url_of("clients", "files")
+
+
 SCREEN: Final = WebScreen(
     title="Clients",
     role="admin",
     summary="which clients were here, and how to connect one",
-    pages=[ScreenPage(path="clients", template="clients/clients.html", view=view)],
+    pages=[
+        ScreenPage(path="clients", template="clients/clients.html", view=view),
+        ScreenPage(path="clients/files", template="clients/files.html", view=view_files),
+    ],
+    actions=[Action(path="clients/preview", act=preview), Action(path="clients/write", act=write)],
 )

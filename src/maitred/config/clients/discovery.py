@@ -9,54 +9,47 @@ import contextlib
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from maitred.config.client_files import (
+from maitred.config.clients.files import (
     ServerGroup,
-    Source,
     UnusableError,
     UserMachine,
     as_list,
     as_object,
     read_file,
-    sources,
 )
+from maitred.config.clients.table import CLIENT_IDS, CLIENTS, ClientFile, KnownClient, find_client
 from maitred.config.interpolate import ReferenceTranslation, escape
 from maitred.config.load import entry_faults, server_kinds
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
 from maitred.model.transports import default_kind, named_kind
-from maitred.wording import did_you_mean, join_with_or, quote_input
 
-CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "windsurf", "zed")
 _HARMLESS = re.compile(  # keys about the client's window and its own permissions
-    "alwaysAllow|alwaysLoad|autoApprove|default_tools_approval_mode|deferTools|description|dev|gallery|name|remote|required|settings"
+    "alwaysAllow|alwaysLoad|autoApprove|bundled|default_tools_approval_mode|disableToolCache|display_name|env_keys|deferTools|description|dev|gallery|name|remote|required|settings"
     "|source|supports_parallel_tool_calls|trust|version"
 )
-_LIMITS: Mapping[str, Mapping[str, tuple[str, int]]] = {
-    "codex": {
-        "startup_timeout_sec": ("start_timeout_s", 1),
-        "startup_timeout_ms": ("start_timeout_s", 1_000),
-        "tool_timeout_sec": ("call_timeout_s", 1),
-    },
-    "claude-code": {"timeout": ("call_timeout_s", 1_000)},
-    "gemini": {"timeout": ("call_timeout_s", 1_000)},
-    "zed": {"timeout": ("call_timeout_s", 1)},
-}
-"""The time limits of clients: our setting for each, and how many of its units make a second."""
+_HIDDEN_TOOLS = ("disabled_tools", "disabledTools", "excludeTools")
+_ONLY_TOOLS = ("enabled_tools", "enabledTools", "includeTools", "available_tools", "tools")
 _LONGEST = 1e9
-_NOT_REACH = ("enabled", "start_timeout_s", "call_timeout_s")
+ITSELF = "this is maitred itself"
+"""Why the entry of this gateway is left out."""
+_NOT_REACH = ("enabled", "start_timeout_s", "list_timeout_s", "call_timeout_s")
 _LAUNCHERS = ("bash", "cmd", "env", "pipx", "poetry", "sh", "uv", "uvx", "wsl")
 _UNWRITABLE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientServer:
-    """A server of one or several clients; `is_shared` if only files of a project name it."""
+    """A server of one or several clients; `is_shared` if only files of a project name it.
+
+    `hidden_tools` are those that the client switched off, by the names of the server.
+    """
 
     client: str
     path: Path
@@ -64,6 +57,7 @@ class ClientServer:
     entry: dict[str, Any]
     notes: tuple[str, ...] = ()
     is_shared: bool = False
+    hidden_tools: tuple[str, ...] = ()
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -90,42 +84,99 @@ class ImportedServers:
     looked_at: tuple[Path, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """A file of a client; `folder` is that of the project in which it is."""
+
+    client: KnownClient
+    file: ClientFile
+    path: Path
+    folder: Path | None = None
+
+
 def discover(
-    *, home: Path, cwd: Path, environ: Mapping[str, str], platform: str, clients: Collection[str] = CLIENTS
+    *,
+    home: Path,
+    cwd: Path,
+    environ: Mapping[str, str],
+    platform: str,
+    clients: Collection[str] = CLIENT_IDS,
+    file: Path | None = None,
 ) -> ImportedServers:
-    """Read the files of `clients`; the result depends only on those files and the arguments.
+    """Read the files of `clients`, or one `file` alone; nothing else affects the result but the arguments.
 
     Raises:
-        ConfigError: One of `clients` is unknown.
+        ConfigError: One of `clients` is unknown, or `file` is missing or has no servers of any client.
     """
-    for unknown_client in [client for client in clients if client not in CLIENTS]:
-        hint = did_you_mean(unknown_client, CLIENTS, otherwise=f"use {join_with_or(CLIENTS)}")
-        raise ConfigError("--client", [f"{quote_input(unknown_client)} is not a known client; {hint}"])
+    chosen = [find_client(name, "--client") for name in clients]
     machine = UserMachine(home, cwd, environ, platform)
-    by_path: dict[Path, Source] = {}
-    for source in sources(machine):
-        if source.client in clients:
-            by_path.setdefault(source.path, source)
-    outcome = [item for source in by_path.values() for item in _servers(machine, source)]
-    return ImportedServers(
-        found=_fold([item for item in outcome if isinstance(item, ClientServer)]),
-        problems=tuple(item for item in outcome if isinstance(item, Problem)),
-        looked_at=tuple(by_path),
+    by_path: dict[Path, _Source] = {}
+    for source in [_source_of(file, chosen)] if file else _sources(machine, chosen):
+        by_path.setdefault(source.path, source)
+    return fold_servers(
+        [item for source in by_path.values() for item in _servers(machine, source)], tuple(by_path)
     )
 
 
-def _servers(at: UserMachine, source: Source) -> Iterator[ClientServer | Problem]:
+def servers_in(at: UserMachine, client: KnownClient, file: ClientFile, path: Path) -> ImportedServers:
+    """The servers in one file of a client."""
+    source = _Source(client=client, file=file, path=path, folder=at.cwd if file.is_project else None)
+    return fold_servers(list(_servers(at, source)), (path,))
+
+
+def fold_servers(outcome: Sequence[ClientServer | Problem], looked_at: tuple[Path, ...]) -> ImportedServers:
+    """Join equal servers, and give every server a name of its own."""
+    return ImportedServers(
+        found=_fold([item for item in outcome if isinstance(item, ClientServer)]),
+        problems=tuple(item for item in outcome if isinstance(item, Problem)),
+        looked_at=looked_at,
+    )
+
+
+def _sources(at: UserMachine, clients: Sequence[KnownClient]) -> Iterator[_Source]:
+    """Yield every file to read; of two servers with one name, the first one keeps it."""
+    for client in CLIENTS:
+        for file in client.files if client in clients else ():
+            folder = at.cwd if file.is_project else None
+            for path in file.paths(at):
+                yield _Source(client=client, file=file, path=path, folder=folder)
+
+
+def _source_of(path: Path, clients: Sequence[KnownClient]) -> _Source:
+    """Find out whose file this is: by its name and its keys, or else by its keys alone.
+
+    Raises:
+        ConfigError: It is missing or cannot be read, or has no servers of these clients.
+    """
     try:
-        groups = list(source.groups(read_file(source.path)))
+        if not path.is_file():
+            raise ConfigError(str(path), ["there is no file of this name"])
+        data = read_file(path)
     except UnusableError as error:
-        yield Problem(client=source.client, path=source.path, reason=str(error))
+        raise ConfigError(str(path), [str(error)]) from None
+    pairs = [(client, file) for client in clients for file in client.files]
+    named = [pair for pair in pairs if pair[1].path.endswith(f"/{path.name}")]
+    for client, file in (*named, *pairs):
+        with contextlib.suppress(UnusableError):
+            if any(group.servers for group in client.groups_of(file)(data)):
+                return _Source(client=client, file=file, path=path)
+    keys = ", ".join(dict.fromkeys(f"`{client.key}`" for client in clients))
+    raise ConfigError(str(path), [f"it has no servers under a key of a client: {keys}"])
+
+
+def _servers(at: UserMachine, source: _Source) -> Iterator[ClientServer | Problem]:
+    client = source.client.id
+    try:
+        groups = list(source.client.groups_of(source.file)(read_file(source.path)))
+    except UnusableError as error:
+        yield Problem(client=client, path=source.path, reason=str(error))
         return
     for group in groups:
         for name, raw in group.servers.items():
             try:
-                yield _Conversion(at, source, group, name, raw).convert()
+                yield _Conversion(at, source, group, str(name), raw).convert()
             except UnusableError as error:
-                yield Problem(client=source.client, path=source.path, reason=str(error), name=name)
+                yield Problem(client=client, path=source.path, reason=str(error), name=str(name))
 
 
 def _fold(servers: list[ClientServer]) -> tuple[ClientServer, ...]:
@@ -143,6 +194,7 @@ def _fold(servers: list[ClientServer]) -> tuple[ClientServer, ...]:
                 entry=_merge_entries(first.entry, one.entry),
                 notes=tuple(dict.fromkeys((*first.notes, *one.notes))),
                 is_shared=first.is_shared and one.is_shared,
+                hidden_tools=tuple(name for name in first.hidden_tools if name in one.hidden_tools),
             )
             continue
         name, notes = one.name, one.notes
@@ -171,12 +223,14 @@ def _merge_entries(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
 class _Conversion:
     """Turns one server of a client into an entry, and notes what it cannot take over unchanged."""
 
-    def __init__(self, at: UserMachine, source: Source, group: ServerGroup, name: str, raw: Any) -> None:
+    def __init__(self, at: UserMachine, source: _Source, group: ServerGroup, name: str, raw: Any) -> None:
         self._at = at
         self._source = source
         self._group = group
         self._name = name
-        self._raw = dict(as_object(raw, "the server"))
+        self._client = source.client
+        renames = source.client.renames
+        self._raw = {renames.get(key, key): value for key, value in as_object(raw, "the server").items()}
         self._folder = group.folder or source.folder
         project = str(self._folder or "")
         slash = "\\" if at.platform == "win32" else "/"
@@ -184,7 +238,7 @@ class _Conversion:
         places |= dict.fromkeys(("workspaceFolder", "CLAUDE_PROJECT_DIR"), project)
         places["workspaceFolderBasename"] = Path(project).name
         self._translate = ReferenceTranslation(
-            syntax=source.syntax,
+            syntax=source.client.syntax,
             environ=at.environ,
             places=places,
             on_input=self._input,
@@ -195,25 +249,24 @@ class _Conversion:
         self._notes: dict[str, None] = {}
 
     def convert(self) -> ClientServer:
+        self._unfold()
         raw = self._raw
-        if isinstance(raw.get("command"), dict):  # Zed before 2025-09
-            command = raw.pop("command")
-            raw.update(command=command.get("path"), args=command.get("args"), env=command.get("env"))
         kind = str(raw.pop("type", None) or raw.pop("transport", None) or "")
         by_url = (meant := named_kind(server_kinds(), kind)) is not None and meant.key == "url"
         entry = self._local() if raw.get("command") and not by_url else self._remote(kind)
         entry |= self._limits()
+        hidden = self._hidden_tools()
         switches = raw.pop("enabled", True) is False, raw.pop("disabled", False) is True
         if any(switches) or self._name in as_list(self._group.disabled):
             entry["enabled"] = False
-            self._note(f"switched off in {self._source.client}, and so here")
+            self._note(f"switched off in {self._client.id}, and so here")
         unused = [f"`{key}`" for key in raw if _says_something(raw[key]) and not _HARMLESS.fullmatch(key)]
         if unused:
             self._note(f"not taken over: {', '.join(unused)}")
         text = json.dumps([self._name, entry], ensure_ascii=False)
         faults = [fault.removeprefix(f"servers.{self._name}") for fault in entry_faults(self._name, entry)]
-        if _is_maitred(entry):
-            faults = ["this is maitred itself"]
+        if is_maitred(entry):
+            faults = [ITSELF]
         elif _UNWRITABLE.search(text):
             faults = ["holds NUL or half of a surrogate pair, which cannot be passed on"]
         if faults:
@@ -224,10 +277,28 @@ class _Conversion:
                 "is defined in a file of this project, which others may have written; check what it starts"
             )
         notes = tuple(self._notes)
-        client, path = self._source.client, self._source.path
+        client, path = self._client.id, self._source.path
         return ClientServer(
-            client=client, path=path, name=self._name, entry=entry, notes=notes, is_shared=is_shared
+            client=client,
+            path=path,
+            name=self._name,
+            entry=entry,
+            notes=notes,
+            is_shared=is_shared,
+            hidden_tools=hidden,
         )
+
+    def _unfold(self) -> None:
+        """Give the server the keys that most clients have."""
+        raw = self._raw
+        if isinstance(raw.get("command"), dict):  # Zed before 2025-09
+            command = raw.pop("command")
+            raw.update(command=command.get("path"), args=command.get("args"), env=command.get("env"))
+        if isinstance(raw.get("command"), list):  # OpenCode
+            words = raw.pop("command")
+            raw.update(command=words[0] if words else None, args=[*words[1:], *as_list(raw.get("args"))])
+        if isinstance(raw.get("transport"), dict):  # the command line of Cline
+            raw.update(raw.pop("transport"))
 
     def _local(self) -> dict[str, Any]:
         raw = self._raw
@@ -254,21 +325,35 @@ class _Conversion:
         if not http and not url:
             raise UnusableError("has neither a command nor a URL; it may come from an extension")
         entry: dict[str, Any] = {"url": self._text(http or url)}
-        is_sse = not http and not kind and self._source.client == "gemini"
+        is_sse = not http and not kind and self._client.untyped_url == "sse"
+        if not http and not kind and self._client.id == "gemini":
+            self._note("gemini also tries the older SSE; if the server has only that, set `transport: sse`")
         meant = named_kind(server_kinds(), kind)
         if is_sse or re.search(r"/sse/?(\?|$)", entry["url"]):
             entry["transport"] = "sse"
         elif kind and (meant is None or meant != default_kind(server_kinds(), "url", entry["url"])):
             entry["transport"] = meant.name if meant else kind
+        headers = self._headers()
+        return {**entry, "headers": headers} if headers else entry
+
+    def _headers(self) -> dict[str, str]:
+        raw = self._raw
         headers: dict[str, str] = {}
         for key in ("headers", "http_headers"):
             values = as_object(raw.pop(key, None), f"`{key}`")
             headers |= {name: self._text(value) for name, value in values.items() if value is not None}
         for name, variable in as_object(raw.pop("env_http_headers", None), "`env_http_headers`").items():
             headers[name] = f"${{{variable}}}"
+        options = as_object(raw.get("requestOptions"), "`requestOptions`")  # Continue
+        if values := as_object(options.get("headers"), "`headers`"):
+            headers |= {name: self._text(value) for name, value in values.items() if value is not None}
+        if set(options) <= {"headers"}:
+            raw.pop("requestOptions", None)
+        if key := raw.pop("apiKey", None):
+            headers.setdefault("Authorization", f"Bearer {self._text(key)}")
         if variable := raw.pop("bearer_token_env_var", None):
             headers.setdefault("Authorization", f"Bearer ${{{variable}}}")
-        return {**entry, "headers": headers} if headers else entry
+        return headers
 
     def _text(self, value: Any, key: str = "") -> str:
         """Translate the client's references in a value into ours; `key` is the variable for the value."""
@@ -279,7 +364,7 @@ class _Conversion:
 
     def _input(self, name: str) -> str:
         variable = re.sub(r"[^A-Z0-9_]|^(?=[0-9])", "_", name.upper())
-        self._note(f"asks for {name!r} in {self._source.client}; set the variable {variable} instead")
+        self._note(f"asks for {name!r} in {self._client.id}; set the variable {variable} instead")
         inputs = [item for item in as_list(self._group.inputs) if isinstance(item, dict)]
         default = next((item.get("default") for item in inputs if item.get("id") == name), None)
         if isinstance(default, str) and default and not re.search(r"[${}]", default):
@@ -288,20 +373,42 @@ class _Conversion:
 
     def _unset(self, variable: str, instead: str) -> None:
         what = f"passes on {instead} unchanged" if instead else "puts nothing in its place"
-        self._note(f"{variable} is not set now; {self._source.client} {what}, and so does maitred")
+        self._note(f"{variable} is not set now; {self._client.id} {what}, and so does maitred")
 
     def _limits(self) -> dict[str, float]:
         """Return the time limits, in seconds; a limit that the client would not accept stays in place."""
-        client, limits = self._source.client, dict[str, float]()
-        least = 1_000 if client == "claude-code" else 0
-        for key, (setting, in_second) in _LIMITS.get(client, {}).items():
+        limits = dict[str, float]()
+        for key, (setting, in_second) in self._client.limits.items():
             value = self._raw.get(key)
             if not isinstance(value, int | float) or isinstance(value, bool):
                 continue
-            if max(least, 0.001) <= value <= _LONGEST and setting not in limits:
+            if self._client.least_limit <= value <= _LONGEST and setting not in limits:
                 seconds = self._raw.pop(key) / in_second
                 limits[setting] = int(seconds) if seconds.is_integer() else seconds
         return limits
+
+    def _hidden_tools(self) -> tuple[str, ...]:
+        """Return the tools that the client hides; a list of those that alone are used becomes a note."""
+        hidden: list[str] = []
+        for key in _HIDDEN_TOOLS:
+            if texts := self._tool_names(key):
+                hidden += texts
+        for key in _ONLY_TOOLS:
+            if (texts := self._tool_names(key)) and "*" not in texts:
+                self._note(
+                    f"{self._client.id} uses only {', '.join(texts)} of its tools; here all are used,"
+                    " but for those that `maitred tools --off` switches off"
+                )
+        if hidden:
+            self._note(f"switched off in {self._client.id}, and so here: {', '.join(hidden)}")
+        return tuple(dict.fromkeys(hidden))
+
+    def _tool_names(self, key: str) -> list[str]:
+        texts = self._raw.get(key)
+        if not isinstance(texts, list) or not all(isinstance(one, str) and one for one in texts):
+            return []
+        self._raw.pop(key)
+        return [re.sub(r"\(.*", "", one) for one in texts]
 
     def _note(self, text: str) -> None:
         self._notes[text] = None
@@ -320,7 +427,8 @@ def _is_relative(text: str, folder: Path) -> bool:
     return False
 
 
-def _is_maitred(entry: Mapping[str, Any]) -> bool:
+def is_maitred(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry of ours starts or reaches this gateway."""
     if url := entry.get("url"):
         try:
             address = urlsplit(url)

@@ -1,0 +1,396 @@
+"""Put this gateway into the file of a client, and give the file back.
+
+A change is worked out first and written later, at once, and only if the file is still the same. Before it is
+written, the file is copied into the state folder. `disconnect` writes the copy back, byte for byte. If the
+file has changed since, it only takes the entry out and puts the servers back that were taken out.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from maitred.config.clients.discovery import ITSELF, ClientServer, servers_in
+from maitred.config.clients.entries import NAME
+from maitred.config.clients.files import UnusableError, UserMachine
+from maitred.config.clients.table import ClientFile, KnownClient
+from maitred.config.clients.text_edit import ClientText
+from maitred.config.edit import folder_lock, replace_content
+from maitred.config.paths import make_folder, state_folder
+from maitred.errors import ConfigError
+from maitred.model.tools import content_hash
+
+_MOST_BYTES: Final = 64_000_000
+_MOST_COPIES: Final = 20
+"""How many copies of the files of one client are kept."""
+_MARK: Final = "\ufeff"
+STALE: Final = "has changed since you looked at it, so nothing was written; look again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientState:
+    """The file of a client as it is now.
+
+    `servers` are those that an import can take over, `problems` the names of all others with the reason.
+    `own` are the names under which it has this gateway. `fault` says why the file cannot be changed.
+    """
+
+    client: KnownClient
+    file: ClientFile
+    path: Path
+    content: bytes | None = None
+    names: Sequence[str] = ()
+    servers: Sequence[ClientServer] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
+    own: Sequence[str] = ()
+    fault: str = ""
+    is_installed: bool = False
+    is_remembered: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientChange:
+    """What a change would write: `None` stands for no file. `way` says how it was worked out.
+
+    `added` and `removed` are names of servers.
+    """
+
+    client: KnownClient
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    added: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    way: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return self.before == self.after
+
+
+def look_at(at: UserMachine, client: KnownClient, *, is_project: bool = False) -> ClientState:
+    """The file of a client to which an entry is written: the first that is there, or else the first of all.
+
+    Raises:
+        ConfigError: The client has no such file.
+    """
+    pairs = [
+        (file, path)
+        for file in client.files
+        if file.is_written and file.is_project == is_project
+        for path in file.paths(at)
+    ]
+    if not pairs:
+        what = "for a project" if is_project else "on this platform"
+        raise ConfigError(client.id, [f"{client.title} has no file of servers {what}"])
+    file, path = next((pair for pair in pairs if os.path.lexists(pair[1])), pairs[0])
+    return look_at_file(at, client, file, path)
+
+
+def look_at_file(at: UserMachine, client: KnownClient, file: ClientFile, path: Path) -> ClientState:
+    """A file of a client, as it is."""
+    is_installed = path.exists() or (
+        not file.is_project and path.parent not in (at.home, at.home / ".config")
+    )
+    is_installed = is_installed and path.parent.is_dir()
+    state = ClientState(client=client, file=file, path=path, is_installed=is_installed)
+    try:
+        content = _read(path)
+        text = ClientText(client, path, _text_of(content))
+    except UnusableError as error:
+        return _with_fault(state, str(error))
+    looked = servers_in(at, client, file, path)
+    direct = [one for one in looked.found if one.name in text.servers]
+    return ClientState(
+        client=client,
+        file=file,
+        path=path,
+        content=content,
+        names=list(text.servers),
+        servers=direct,
+        problems={one.name: one.reason for one in looked.problems if one.name},
+        own=[one.name for one in looked.problems if one.reason == ITSELF and one.name in text.servers],
+        is_installed=is_installed or content is not None,
+        is_remembered=_record_path(path).exists(),
+    )
+
+
+def _with_fault(state: ClientState, fault: str) -> ClientState:
+    return ClientState(
+        client=state.client, file=state.file, path=state.path, fault=fault, is_installed=True,
+        is_remembered=_record_path(state.path).exists(),
+    )  # fmt: skip
+
+
+def plan_connect(state: ClientState, entry: Mapping[str, Any], take_out: Sequence[str] = ()) -> ClientChange:
+    """What puts the entry into the file, and takes servers out of it.
+
+    Raises:
+        ConfigError: The file cannot be changed, or another server has the name of this gateway.
+    """
+    if state.fault:
+        raise ConfigError(str(state.path), [state.fault])
+    if NAME in state.names and NAME not in state.own:
+        raise ConfigError(str(state.path), [f"has another server of the name `{NAME}`; rename that first"])
+    with _faults(state.path):
+        text = ClientText(state.client, state.path, _text_of(state.content))
+        name = state.own[0] if state.own else NAME
+        out = [one for one in (*take_out, *state.own[1:]) if one in text.servers and one != name]
+        put = {} if text.servers.get(name) == dict(entry) else {name: dict(entry)}
+        after = _bytes_of(text.changed(put, out), state.content) if put or out else state.content
+    return ClientChange(
+        client=state.client, path=state.path, before=state.content, after=after, added=list(put), removed=out
+    )
+
+
+def plan_disconnect(state: ClientState) -> ClientChange:
+    """What gives the file back.
+
+    Raises:
+        ConfigError: The file cannot be changed, or it has no entry of this gateway and none was written.
+    """
+    record = _read_record(state.path)
+    current = _read_or_fault(state.path)
+    if record and record["after"] == _digest(current):
+        original = _original(record)
+        return ClientChange(
+            client=state.client, path=state.path, before=current, after=original, removed=state.own or [NAME],
+            added=record["removed"], way="byte for byte as it was",
+        )  # fmt: skip
+    if state.fault:
+        raise ConfigError(str(state.path), [state.fault])
+    if not state.own and not record:
+        raise ConfigError(str(state.path), ["has no entry of this gateway"])
+    with _faults(state.path):
+        text = ClientText(state.client, state.path, _text_of(current))
+        back = _servers_to_give_back(state, record, text.servers)
+        is_changed = bool(back or state.own)
+        after = _bytes_of(text.changed(back, state.own), current) if is_changed else current
+    way = "merged: the file has changed since" if record else "only the entry is taken out"
+    return ClientChange(
+        client=state.client, path=state.path, before=current, after=after, removed=state.own,
+        added=list(back), way=way,
+    )  # fmt: skip
+
+
+def _servers_to_give_back(
+    state: ClientState, record: Mapping[str, Any] | None, there: Mapping[str, Any]
+) -> dict[str, Any]:
+    if not record or not record["removed"]:
+        return {}
+    before = ClientText(state.client, state.path, _text_of(_original(record))).servers
+    return {name: before[name] for name in record["removed"] if name in before and name not in there}
+
+
+def write_connection(change: ClientChange) -> Path | None:
+    """Write a change that connects; returns the copy of the file from before, if there was one.
+
+    Raises:
+        ConfigError: The file has changed, is read-only, or cannot be written. It is then as it was.
+    """
+    folders = _missing_folders(change.path)
+    with _unchanged(change) as target:
+        previous = _read_record(change.path)
+        continued = previous if previous and previous["after"] == _digest(change.before) else None
+        copy = _back_up(change)
+        removed = [*(continued["removed"] if continued else ()), *change.removed]
+        record = {
+            "client": change.client.id,
+            "path": str(change.path),
+            "original": continued["original"] if continued else _encoded(change.before),
+            "after": _digest(change.after),
+            "removed": list(dict.fromkeys(removed)),
+            "folders": continued["folders"] if continued else folders,
+        }
+        _write_record(change.path, record)
+        try:
+            _replace(change, target)
+        except (ConfigError, OSError):
+            _restore_record(change.path, previous)
+            raise
+    return copy
+
+
+def write_disconnection(change: ClientChange) -> Path | None:
+    """Write a change that disconnects, and forget the connection; returns the copy from before.
+
+    Raises:
+        ConfigError: As for `write_connection`.
+    """
+    copy = None
+    with _unchanged(change) as target:
+        record = _read_record(change.path)
+        if not change.is_empty:
+            copy = _back_up(change)
+            _replace(change, target)
+        _record_path(change.path).unlink(missing_ok=True)
+    if change.after is None and record:
+        for folder in reversed(record["folders"]):
+            with contextlib.suppress(OSError):  # it has other files by now
+                Path(folder).rmdir()
+    return copy
+
+
+@contextlib.contextmanager
+def _unchanged(change: ClientChange) -> Iterator[Path]:
+    """Keep other maitred processes out while a change is written; returns the file behind all links.
+
+    Raises:
+        ConfigError: The file is not as it was when the change was worked out, or cannot be changed.
+    """
+    path = change.path
+    try:
+        target = path.resolve()
+        make_folder(target.parent)
+        with folder_lock(target.parent):
+            current = _read(path)
+            if current != change.before:
+                raise ConfigError(str(path), [STALE])
+            if current is not None and not target.stat().st_mode & stat.S_IWUSR:
+                raise ConfigError(str(path), ["is read-only; make it writable, or leave it to its owner"])
+            yield target
+    except UnusableError as error:
+        raise ConfigError(str(path), [str(error)]) from error
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(str(path), [f"cannot be changed: {reason}; nothing was written"]) from error
+
+
+def _replace(change: ClientChange, target: Path) -> None:
+    if change.after is None:
+        target.unlink(missing_ok=True)
+    elif not replace_content(target, change.before, change.after):
+        raise ConfigError(str(change.path), [STALE])
+
+
+def _read(path: Path) -> bytes | None:
+    """The content of a file, through symbolic links; `None` if there is none.
+
+    Raises:
+        UnusableError: It is no regular file, too long, or cannot be read.
+    """
+    try:
+        if not path.exists():
+            if path.is_symlink():
+                raise UnusableError("is a symbolic link to a file that does not exist")
+            return None
+        if not path.is_file():
+            raise UnusableError("is no regular file")
+        if path.stat().st_size > _MOST_BYTES:
+            raise UnusableError("is too long")
+        return path.read_bytes()
+    except (OSError, RuntimeError) as error:
+        raise UnusableError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _read_or_fault(path: Path) -> bytes | None:
+    with _faults(path):
+        return _read(path)
+
+
+@contextlib.contextmanager
+def _faults(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnusableError as error:
+        raise ConfigError(str(path), [str(error)]) from error
+
+
+def _text_of(content: bytes | None) -> str:
+    try:
+        return (content or b"").decode("utf-8").removeprefix(_MARK)
+    except UnicodeDecodeError as error:
+        raise UnusableError("cannot be read: it is not UTF-8 text") from error
+
+
+def _bytes_of(text: str, before: bytes | None) -> bytes:
+    """The new content; a byte order mark stays."""
+    mark = _MARK if (before or b"").startswith(_MARK.encode()) else ""
+    try:
+        return (mark + text).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UnusableError("the entry has half of a surrogate pair") from error
+
+
+def _digest(content: bytes | None) -> str:
+    return hashlib.sha256(content).hexdigest() if content is not None else ""
+
+
+def _encoded(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode("ascii")
+
+
+def _original(record: Mapping[str, Any]) -> bytes | None:
+    original = record["original"]
+    return None if original is None else base64.b64decode(original)
+
+
+def _missing_folders(path: Path) -> Sequence[str]:
+    """The folders that the write will make, from the top."""
+    parents = path.resolve().parents
+    return [str(folder) for folder in reversed(parents) if not folder.exists()]
+
+
+def _folder() -> Path:
+    return state_folder() / "clients"
+
+
+def _record_path(path: Path) -> Path:
+    return _folder() / f"{content_hash(os.fsencode(path.absolute()))[:16]}.json"
+
+
+def _read_record(path: Path) -> dict[str, Any] | None:
+    record = _record_path(path)
+    try:
+        found: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
+        _original(found)
+        return {"removed": [], "folders": [], **found, "after": str(found["after"])}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fault = f"the memory of this connection is damaged; look at {record} and remove it"
+        raise ConfigError(str(path), [fault]) from error
+
+
+def _write_record(path: Path, record: Mapping[str, Any]) -> None:
+    target = _record_path(path)
+    try:
+        make_folder(target.parent)
+        before = target.read_bytes() if target.exists() else None
+        if not replace_content(target, before, json.dumps(record, indent=2).encode()):
+            raise ConfigError(str(path), ["another maitred is changing it; try again"])
+    except OSError as error:
+        fault = f"no copy can be kept in {target.parent}: {error.strerror}; nothing was written"
+        raise ConfigError(str(path), [fault]) from error
+
+
+def _restore_record(path: Path, previous: Mapping[str, Any] | None) -> None:
+    if previous is None:
+        _record_path(path).unlink(missing_ok=True)
+    else:
+        _write_record(path, previous)
+
+
+def _back_up(change: ClientChange) -> Path | None:
+    """Copy the file as it is before a change, for the owner alone; the oldest copies go."""
+    if change.before is None:
+        return None
+    at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+    target = _folder() / f"{change.client.id}-{at}-{os.getpid()}{change.path.suffix or '.txt'}"
+    try:
+        make_folder(target.parent)
+        replace_content(target, None, change.before)
+        for old in sorted(target.parent.glob(f"{change.client.id}-2*T*"))[:-_MOST_COPIES]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        fault = f"no copy can be kept in {target.parent}: {error.strerror}; nothing was written"
+        raise ConfigError(str(change.path), [fault]) from error
+    return target

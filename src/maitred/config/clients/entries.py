@@ -1,0 +1,93 @@
+"""The entry of this gateway, as clients write it, and the command by which they start it.
+
+No entry has a token: a client reads it from the variable `MAITRED_TOKEN`, or a person puts it in.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from maitred.config.paths import default_path
+from maitred.errors import ConfigError
+
+Json = dict[str, Any]
+StdioEntry = Callable[[Sequence[str]], Json]
+"""Makes an entry of a command."""
+HttpEntry = Callable[[str, bool], Json]
+"""Makes an entry of an address, and of whether it needs a token."""
+NAME: Final = "maitred"
+"""The name of this gateway in the file of a client."""
+TOKEN_VARIABLE: Final = "MAITRED_TOKEN"  # noqa: S105  # the name of a variable
+PLACEHOLDER: Final = "YOUR_TOKEN"
+"""Where a person puts a token, for a client that reads no variables."""
+BRACES: Final = f"${{{TOKEN_VARIABLE}}}"
+ENV: Final = f"${{env:{TOKEN_VARIABLE}}}"
+_UNPRINTABLE: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def start_command(program: Path, config: Path) -> Sequence[str]:
+    """The words of the command by which a client starts this gateway over stdio.
+
+    `program` is the file of maitred, if it was started by one; else the interpreter starts it as a module.
+    """
+    is_own = program.name == NAME and program.is_file()
+    started = [str(program)] if is_own else [sys.executable, "-m", "maitred"]
+    return [*started, "serve", *([] if _is_default(config) else ["--config", str(config.absolute())])]
+
+
+def _is_default(config: Path) -> bool:
+    """Whether a client finds the file without its name, whatever its variables are."""
+    try:
+        return config == default_path({})
+    except ConfigError:  # there is no home folder
+        return False
+
+
+def stdio_entry(
+    *, before: Mapping[str, Any] | None = None, command: str = "command", **after: Any
+) -> StdioEntry:
+    """An entry with a command and `args`, as most clients have it."""
+    return lambda words: {**(before or {}), command: words[0], "args": list(words[1:]), **after}
+
+
+def http_entry(
+    reference: str, *, url: str = "url", before: Mapping[str, Any] | None = None, **after: Any
+) -> HttpEntry:
+    """An entry with an address; `reference` is how the client names the variable of the token."""
+
+    def entry(address: str, needs_token: bool) -> Json:  # noqa: FBT001  # a value of the caller's
+        headers = {"headers": {"Authorization": f"Bearer {reference}"}} if needs_token else {}
+        return {**(before or {}), url: address, **headers, **after}
+
+    return entry
+
+
+def as_json(value: Any, indent: str | None = None) -> str:
+    """JSON in which no character is invisible."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return _UNPRINTABLE.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
+def as_toml_key(*keys: str) -> str:
+    """A dotted key."""
+    return ".".join(key if _BARE_KEY.fullmatch(key) else as_json(key) for key in keys)
+
+
+def as_toml(value: Any) -> str:
+    """A value on one line; the strings of JSON are those of TOML."""
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{as_toml_key(str(key))} = {as_toml(item)}" for key, item in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_toml, value))}]"
+    is_json = isinstance(value, str | bool | int)
+    return as_json(value) if is_json else str(value)
+
+
+def as_toml_table(keys: Sequence[str], entry: Mapping[str, Any]) -> Sequence[str]:
+    """The lines of a table."""
+    return [f"[{as_toml_key(*keys)}]", *(f"{as_toml_key(key)} = {as_toml(entry[key])}" for key in entry)]

@@ -1,0 +1,300 @@
+"""`maitred connect` and `disconnect`: put this gateway into the files of clients, and give the files back."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from maitred.config.clients.connection import (
+    ClientChange,
+    ClientState,
+    look_at,
+    look_at_file,
+    plan_connect,
+    plan_disconnect,
+    write_connection,
+    write_disconnection,
+)
+from maitred.config.clients.entries import NAME, start_command
+from maitred.config.clients.files import UserMachine
+from maitred.config.clients.table import CLIENT_IDS, CLIENTS, KnownClient, find_client
+from maitred.config.clients.takeover import (
+    TakeoverPlan,
+    forget_declined,
+    plan_takeover,
+    take_over,
+    undo_takeover,
+)
+from maitred.errors import ConfigError
+from maitred.surfaces.cli.console import (
+    ConfigOption,
+    JsonOption,
+    config_path,
+    fail,
+    may_configure,
+    out,
+    print_json,
+    remember,
+    visible,
+)
+from maitred.surfaces.cli.session import command_line
+from maitred.wording import count_of
+
+ClientArguments = Annotated[
+    list[str] | None, typer.Argument(help=f"One of {', '.join(CLIENT_IDS)}.", metavar="[CLIENT]...")
+]
+FileOption = Annotated[Path | None, typer.Option(help="Another file of the one client that is named.")]
+ProjectOption = Annotated[
+    bool, typer.Option("--project", help="The files of the project in this folder, not those of the user.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What is worked out for one client; `fault` says why nothing can be written."""
+
+    state: ClientState
+    change: ClientChange | None = None
+    takeover: TakeoverPlan | None = None
+    fault: str = ""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is something to write."""
+        return self.change is not None and not self.change.is_empty
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(connect)
+    app.command()(disconnect)
+
+
+def connect(
+    clients: ClientArguments = None,
+    config: ConfigOption = None,
+    move: Annotated[
+        bool,
+        typer.Option("--move", help="Move the servers of the client into the configuration of this gateway."),
+    ] = False,
+    project: ProjectOption = False,
+    file: FileOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Put this gateway into the files of clients. Without names it shows all clients that are found."""
+    may_configure(config)
+    source = config_path(config)
+    words = start_command(Path(sys.argv[0]).absolute(), source)
+    states = _states(clients, file, is_project=project)
+    plans: list[_Plan] = []
+    for state in states:
+        others = [plan.takeover for plan in plans if plan.takeover and move]
+        plans.append(_connect_plan(state, words, source, others, move=move))
+    _show(plans, words, as_json=as_json, move=move)
+    if not source.exists() and not as_json:
+        out.print(Text(f"{source} is not there yet: `maitred import`, `maitred add` or `--move` makes it."))
+    chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
+    failed = [plan for plan in chosen if not _connect_one(plan, source, as_json=as_json)]
+    if failed or any(plan.fault for plan in plans if clients):
+        raise typer.Exit(1)
+
+
+def disconnect(
+    clients: ClientArguments = None,
+    config: ConfigOption = None,
+    project: ProjectOption = False,
+    file: FileOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give the files of clients back as they were before `connect`. Without names: all that are connected."""
+    may_configure(config)
+    states = [
+        one
+        for one in _states(clients, file, is_project=project)
+        if clients or file or one.own or one.is_remembered
+    ]
+    plans = [_disconnect_plan(state) for state in states]
+    _show(plans, (), as_json=as_json, move=False)
+    chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
+    failed = [plan for plan in chosen if not _disconnect_one(plan, as_json=as_json)]
+    if failed or any(plan.fault for plan in plans if clients):
+        raise typer.Exit(1)
+
+
+def _machine() -> UserMachine:
+    return UserMachine(Path.home(), Path.cwd(), os.environ, sys.platform)
+
+
+def _states(clients: Sequence[str] | None, file: Path | None, *, is_project: bool) -> list[ClientState]:
+    """The files of the named clients, or those of all clients that seem to be installed."""
+    at, named = _machine(), [find_client(name) for name in dict.fromkeys(clients or ())]
+    if file is not None:
+        if len(named) != 1:
+            raise ConfigError("--file", ["name the one client whose file it is"])
+        kind = next(one for one in named[0].files if one.is_written)
+        return [look_at_file(at, named[0], kind, file)]
+    if named:
+        return [look_at(at, client, is_project=is_project) for client in named]
+    found = [
+        look_at(at, client, is_project=is_project) for client in CLIENTS if _has_file(client, is_project)
+    ]
+    return [state for state in found if state.is_installed or state.is_remembered]
+
+
+def _has_file(client: KnownClient, is_project: bool) -> bool:
+    at = _machine()
+    return any(one.is_written and one.is_project == is_project and any(one.paths(at)) for one in client.files)
+
+
+def _connect_plan(
+    state: ClientState, words: Sequence[str], source: Path, others: Sequence[TakeoverPlan], *, move: bool
+) -> _Plan:
+    try:
+        takeover = plan_takeover(state, source, others)
+        change = plan_connect(state, state.client.stdio(words), takeover.leaving if move else ())
+    except ConfigError as error:
+        return _Plan(state=state, fault="; ".join(error.faults))
+    return _Plan(state=state, change=change, takeover=takeover)
+
+
+def _disconnect_plan(state: ClientState) -> _Plan:
+    try:
+        return _Plan(state=state, change=plan_disconnect(state))
+    except ConfigError as error:
+        return _Plan(state=state, fault="; ".join(error.faults))
+
+
+def _show(plans: Sequence[_Plan], words: Sequence[str], *, as_json: bool, move: bool) -> None:
+    """Print what there is and what would change: names of servers, and no value of theirs."""
+    if as_json:
+        print_json({"clients": [_as_json(plan, move=move) for plan in plans]})
+        return
+    if not plans:
+        out.print("No clients found. Name one to make its file, such as `maitred connect cursor`.")
+    for plan in plans:
+        title = Text.assemble((plan.state.client.title, "bold"), f"  {plan.state.client.id}")
+        out.print(title)
+        out.print(
+            Text(f"    {plan.state.path}{'' if plan.state.content is not None or plan.fault else ' (new)'}")
+        )
+        for line in _lines(plan, words, move=move):
+            out.print(Text(f"    {visible(line)}"))
+
+
+def _lines(plan: _Plan, words: Sequence[str], *, move: bool) -> list[str]:
+    if plan.change is None or plan.fault:
+        return [f"cannot be changed: {plan.fault}"]
+    lines = [f"has {', '.join(plan.state.names)}"] if plan.state.names else []
+    change, takeover = plan.change, plan.takeover
+    if takeover is None:  # a disconnection
+        lines.append(change.way)
+        lines += [f"takes out {', '.join(change.removed)}"] if change.removed else []
+        return [*lines, *([f"puts back {', '.join(change.added)}"] if change.added else [])]
+    if change.added:
+        lines.append(
+            f"{'changes' if plan.state.own else 'adds'} {change.added[0]}:"
+            f" {command_line(words[0], words[1:])}"
+        )
+    elif change.is_empty:
+        lines.append(f"is connected already, as {', '.join(plan.state.own)}")
+    if move:
+        lines += [f"moves {', '.join(one.name for one in takeover.new)}"] if takeover.new else []
+        lines += [f"takes out {', '.join(takeover.present)}, which maitred has"] if takeover.present else []
+        lines += [f"leaves {name}: {why}" for name, why in takeover.staying.items()]
+        lines += [f"{one.name}: {note}" for one in takeover.new for note in one.notes]
+    elif takeover.leaving:
+        what = count_of(len(takeover.leaving), "server")
+        lines.append(f"leaves its {what}; `--move` moves {', '.join(takeover.leaving)} to maitred")
+    return lines
+
+
+def _as_json(plan: _Plan, *, move: bool) -> Mapping[str, Any]:
+    state, change, takeover = plan.state, plan.change, plan.takeover
+    return {
+        "client": state.client.id,
+        "path": str(state.path),
+        "exists": state.content is not None,
+        "connected": bool(state.own),
+        "servers": list(state.names),
+        "adds": list(change.added) if change else [],
+        "removes": list(change.removed) if change else [],
+        "imports": [one.name for one in takeover.new] if takeover and move else [],
+        "changes": plan.is_written,
+        "fault": plan.fault,
+    }
+
+
+def _chosen(plans: Sequence[_Plan], *, is_named: bool, yes: bool, as_json: bool) -> list[_Plan]:
+    """The plans that a person wants written. Without a terminal and `--yes`, none."""
+    possible = [plan for plan in plans if plan.change is not None and (plan.is_written or plan.change.way)]
+    if yes or not possible:
+        return possible
+    if as_json:
+        return []
+    if not sys.stdin.isatty():
+        out.print("Not a terminal, so nothing was asked and nothing written: `--yes` writes.")
+        return []
+    if is_named:
+        return possible if typer.confirm("Write this?", default=False) else []
+    answer = typer.prompt("Which? (names of clients, `all`, or nothing)", default="", show_default=False)
+    wanted = answer.replace(",", " ").split()
+    if wanted == ["all"]:
+        return possible
+    for name in wanted:
+        find_client(name)
+    return [plan for plan in possible if plan.state.client.id in wanted]
+
+
+def _connect_one(plan: _Plan, source: Path, *, as_json: bool) -> bool:
+    """Write one plan. If the file of the client cannot be written, the configuration is as before."""
+    change = plan.change
+    if change is None:
+        return False
+    new = [one for one in plan.takeover.new if one.name in change.removed] if plan.takeover else []
+    try:
+        if new:
+            take_over(source, new)
+        try:
+            copy = write_connection(change)
+        except ConfigError:
+            if new:
+                undo_takeover(source)
+            raise
+    except ConfigError as error:
+        fail(error)
+        return False
+    if new:
+        remember(lambda: forget_declined(source, new))
+    if not as_json:
+        moved = f" It moved {', '.join(visible(one.name) for one in new)} into {source}." if new else ""
+        out.print(Text(f"Connected {plan.state.client.title}.{moved}"))
+        out.print(Text(f"    {plan.state.client.then}"))
+        if copy:
+            out.print(
+                Text(f"    `maitred disconnect {plan.state.client.id}` undoes it; a copy is in {copy}.")
+            )
+    return True
+
+
+def _disconnect_one(plan: _Plan, *, as_json: bool) -> bool:
+    change = plan.change
+    if change is None:
+        return False
+    try:
+        write_disconnection(change)
+    except ConfigError as error:
+        fail(error)
+        return False
+    if not as_json:
+        out.print(Text(f"Disconnected {plan.state.client.title}: {change.way}."))
+        if kept := [name for name in change.added if name != NAME]:
+            out.print(Text(f"    It has {', '.join(map(visible, kept))} again; maitred keeps them, too."))
+    return True
