@@ -19,17 +19,8 @@ _SCHEMAS: Final = frozenset(
 )
 _VALUES: Final = frozenset({"const", "default", "enum", "examples", "required"})
 _DIFFER: Final = frozenset(
-    {
-        "format",
-        "$id",
-        "$anchor",
-        "$dynamicAnchor",
-        "$dynamicRef",
-        "$recursiveRef",
-        "additionalItems",
-        "dependencies",
-    }
-    | {"dependentRequired", "dependentSchemas", "maxContains", "minContains", "prefixItems"}
+    {"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "additionalItems", "dependencies"}
+    | {"dependentRequired", "dependentSchemas", "format", "maxContains", "minContains", "prefixItems"}
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
 """The keywords that mean something else, or nothing, in draft-07 or in 2020-12."""
