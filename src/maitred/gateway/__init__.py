@@ -20,6 +20,7 @@ from maitred.gateway.chains import LONGEST_MS
 from maitred.gateway.client_register import SeenClient
 from maitred.gateway.gateway import Gateway
 from maitred.gateway.parts import GatewayParts
+from maitred.gateway.profiles import ProfileContent
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.search import MAX_LIMIT, ToolMatch
 from maitred.gateway.search_reasons import (
@@ -58,6 +59,7 @@ __all__ = [
     "GatewayParts",
     "MovedTool",
     "Offer",
+    "ProfileContent",
     "ResourceService",
     "SectionChange",
     "SectionComparison",

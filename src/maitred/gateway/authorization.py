@@ -5,7 +5,7 @@ context, menu and offers. They are made from a snapshot without the tools outsid
 count or suggestion reveals those. Viewers without a scope share the whole catalog.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -28,12 +28,14 @@ from maitred.gateway.resources import ResourceService
 from maitred.gateway.state import GatewayState
 from maitred.model.access import EVERYTHING, Ability, Grant, Scope, Viewer, may, refusal
 from maitred.model.categories import Category
+from maitred.model.profiles import Profile
 from maitred.model.tools import Tool, ToolKey
 
 VIEWER: Final = "maitred.viewer"
 """The key of the viewer in the scope of an ASGI request."""
 
 _MOST_PORTIONS: Final = 200
+_NOTHING: Final = Profile(servers=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +117,14 @@ class Authorization:
             grant = replace(grant, scope=self.portion(viewer).scope)
         if tool is None:
             return refusal(grant, ability, server=server)
-        return refusal(
+        why = refusal(
             grant,
             ability,
             server=tool.server,
             category=tool.placement.category,
             read_only=tool.read_only,
         )
+        return why or self._why_not_in_profile(grant.scope, tool)
 
     def is_limited(self, server: str) -> bool:
         """Whether calls of a server count; a call that consists of other calls does not: those count."""
@@ -218,6 +221,25 @@ class Authorization:
 
     # --- how it is worked out -----------------------------------------------------------------------------
 
+    def _why_not_in_profile(self, scope: Scope, tool: Tool) -> str:
+        """Why a tool is outside the profiles of a scope; empty if it is in all of them."""
+        for name, profile in self._profiles(scope):
+            if profile is None:
+                return f"the profile {name!r} of this client is not in the configuration any more"
+            if not profile.selects(tool):
+                return f"{tool.name!r} is not in the profile {name!r}, which this client has"
+        return ""
+
+    def _profiles(self, scope: Scope) -> Iterator[tuple[str, Profile | None]]:
+        """The profiles of a scope by name, with all categories below theirs; `None` for one that is gone."""
+        known = self._context.settings.profiles
+        for name in scope.profiles:
+            profile = known.get(name)
+            if profile is not None and profile.categories is not None:
+                below = _with_below(frozenset(profile.categories), self._context.categories)
+                profile = replace(profile, categories=tuple(below or ()))
+            yield name, profile
+
     async def _names(self) -> tuple[Collection[str], Collection[str]]:
         """The names that a scope may contain."""
         return self._context.settings.servers, [one.name for one in self._context.categories]
@@ -240,6 +262,10 @@ class Authorization:
         servers = {
             name for name in {**settings.servers, **snapshot.servers} if may(grant, "see", server=name)
         }
+        for _, profile in self._profiles(scope):
+            select, by_server = profile or _NOTHING, snapshot.by_server
+            inside = [tool for tool in inside if select.selects(tool)]
+            servers = {name for name in servers if select.selects_server(name, by_server.get(name, ()))}
         if scope.categories is not None:  # prompts and resources have no category
             servers &= {tool.server for tool in inside}
         context = _PartContext(

@@ -49,11 +49,14 @@ class Scope:
     """The part of the catalog that a grant covers; `None` is no limit, an empty set covers nothing.
 
     A tool has to be within every limit. With `read_only`, only tools known to change nothing are covered.
+    `profiles` are names of profiles of the configuration, which narrow the part further; `refusal` knows
+    nothing of what they select.
     """
 
     servers: frozenset[str] | None = None
     categories: frozenset[str] | None = None
     read_only: bool = False
+    profiles: tuple[str, ...] = ()
 
 
 EVERYTHING: Final = Scope()
@@ -127,6 +130,14 @@ def refusal(
         )
     part = scope.categories is not None or (server is None and scope.servers is not None)
     return f"{who} has access to a part of the catalog only, and this concerns more" if part else ""
+
+
+def beyond(grant: Grant) -> str:
+    """What lies outside a scope, in words for who has the grant."""
+    scope = grant.scope
+    if scope.profiles and scope == Scope(profiles=scope.profiles):
+        return f"outside the profile {scope.profiles[-1]!r}"
+    return f"outside what {grant.principal!r} may use"
 
 
 def _is_covered(name: str, limit: frozenset[str] | None) -> bool:

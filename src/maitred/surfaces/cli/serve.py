@@ -21,6 +21,7 @@ from maitred.config.sections import check_address
 from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
+from maitred.model.profiles import narrow_to_profile
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
 from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
@@ -64,6 +65,9 @@ def serve(
     no_daemon: Annotated[
         bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
     ] = False,
+    profile: Annotated[
+        str, typer.Option(help="Only the tools of this profile of the configuration (stdio).")
+    ] = "",
 ) -> None:
     """Serve all configured servers to MCP clients as one."""
     if transport == "daemon":
@@ -73,7 +77,12 @@ def serve(
     if as_token == "":
         raise ConfigError("--as-token", ["is empty; leave it out, or give a token"])
     bearer, is_http, held = as_token or "", transport == "http", None
+    if is_http and profile:
+        raise ConfigError(
+            "--profile", [f"is for stdio; over HTTP a client names it in its address: /mcp?profile={profile}"]
+        )
     viewer = acting(settings, "configure", token=bearer) if is_http else acting(settings, token=bearer)
+    viewer = replace(viewer, grant=narrow_to_profile(viewer.grant, profile, settings.profiles))
     if is_http:  # stdio needs no token, so its variable need not be set
         if token is None:
             settings = with_http(settings, token=_resolved(settings))
@@ -81,7 +90,7 @@ def serve(
         held = inherited_socket(settings.http)
     elif settings.daemon.enabled and not no_daemon:
         options = ["--verbose"] if context.find_root().params.get("verbose") else []
-        code = serve_shared(config_path(config), token=bearer, options=options)
+        code = serve_shared(config_path(config), token=bearer, profile=profile, options=options)
         if code is not None:
             raise typer.Exit(code)
     run(lambda: _serve(settings, transport, viewer, listening=held))
