@@ -13,7 +13,7 @@ from cachetools import LRUCache
 
 from maitred.access.credentials import Credentials
 from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits
-from maitred.access.tokens import TokenService
+from maitred.access.tokens import ScopeNames, TokenService
 from maitred.audit.service import AuditService
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
@@ -240,9 +240,11 @@ class Authorization:
                 profile = replace(profile, categories=tuple(below or ()))
             yield name, profile
 
-    async def _names(self) -> tuple[Collection[str], Collection[str]]:
+    async def _names(self) -> ScopeNames:
         """The names that a scope may contain."""
-        return self._context.settings.servers, [one.name for one in self._context.categories]
+        settings = self._context.settings
+        categories = [one.name for one in self._context.categories]
+        return ScopeNames(servers=settings.servers, categories=categories, profiles=settings.profiles)
 
     def _made(self, scope: Scope, snapshot: Snapshot) -> ScopedCatalog:
         settings = self._context.settings

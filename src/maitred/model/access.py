@@ -112,7 +112,8 @@ def refusal(
 
     `None` means that the question is not about one server, one category or one tool. `see` and `call` are
     then allowed in general, and the gateway filters the results. The other abilities act on a server or on
-    the whole gateway: a grant for a part of it needs a server within that part. `category` is empty for a
+    the whole gateway: a grant for a part of it needs a server within that part. That of a token with a
+    profile has none of them. `category` is empty for a
     tool without one. `read_only` is whether the tool is known to change nothing.
     """
     least, scope, who = LEAST[ability], grant.scope, repr(grant.principal)
@@ -129,6 +130,7 @@ def refusal(
             f"the category {category!r}" if category else "uncategorised tools"
         )
     part = scope.categories is not None or (server is None and scope.servers is not None)
+    part = part or bool(scope.profiles and grant.id)  # without a token, the client chose it
     return f"{who} has access to a part of the catalog only, and this concerns more" if part else ""
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
 _Names = Annotated[
     list[str], typer.Argument(metavar="SERVER|TOOL...", help="Servers, or tools as search shows them.")
 ]
-_MOST_NEAR = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +114,7 @@ def _find(gateway: "Gateway", settings: Settings, name: str, viewer: Viewer) -> 
     try:
         tool = gateway.find(name, viewer)
     except ToolNotFoundError as error:
-        nearest = [*near_names(name, servers), *error.nearest][:_MOST_NEAR]
+        nearest = near_names(name, [*servers, *error.nearest]) or error.nearest
         raise SwitchNotFoundError(name, nearest=nearest) from None
     return _Switch(name=tool.name, server=tool.server, tool=tool.key.name)
 
