@@ -249,25 +249,7 @@ class Authorization:
     def _made(self, scope: Scope, snapshot: Snapshot) -> ScopedCatalog:
         settings = self._context.settings
         scope = replace(scope, categories=_with_below(scope.categories, self._context.categories))
-        grant = Grant(principal="", role="viewer", scope=scope)
-        inside = [
-            tool
-            for tool in snapshot.tools
-            if may(
-                grant,
-                "see",
-                server=tool.server,
-                category=tool.placement.category,
-                read_only=tool.read_only,
-            )
-        ]
-        servers = {
-            name for name in {**settings.servers, **snapshot.servers} if may(grant, "see", server=name)
-        }
-        for _, profile in self._profiles(scope):
-            select, by_server = profile or _NOTHING, snapshot.by_server
-            inside = [tool for tool in inside if select.selects(tool)]
-            servers = {name for name in servers if select.selects_server(name, by_server.get(name, ()))}
+        inside, servers = self._inside(scope, snapshot)
         if scope.categories is not None:  # prompts and resources have no category
             servers &= {tool.server for tool in inside}
         context = _PartContext(
@@ -288,6 +270,28 @@ class Authorization:
             offers=ResourceService(context, self._subscriptions, self._auditing, self._screen),
             outside=frozenset(snapshot.by_key) - {tool.key for tool in inside},
         )
+
+    def _inside(self, scope: Scope, snapshot: Snapshot) -> tuple[Sequence[Tool], set[str]]:
+        """The tools and the servers that a scope covers."""
+        grant = Grant(principal="", role="viewer", scope=scope)
+        inside = [
+            tool
+            for tool in snapshot.tools
+            if may(
+                grant,
+                "see",
+                server=tool.server,
+                category=tool.placement.category,
+                read_only=tool.read_only,
+            )
+        ]
+        names = {**self._context.settings.servers, **snapshot.servers}
+        servers = {name for name in names if may(grant, "see", server=name)}
+        for _, profile in self._profiles(scope):
+            select, by_server = profile or _NOTHING, snapshot.by_server
+            inside = [tool for tool in inside if select.selects(tool)]
+            servers = {name for name in servers if select.selects_server(name, by_server.get(name, ()))}
+        return inside, servers
 
     def _categories_of(self, inside: Sequence[Tool], scope: Scope) -> Sequence[Category]:
         """The categories of a part: the built-in ones, those of its tools, and those above; no other name.

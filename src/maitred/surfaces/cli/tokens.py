@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,12 +62,8 @@ def create(
     from maitred.access.tokens import TokenRequest, token_json  # noqa: PLC0415  # slow to import
 
     settings, viewer = prepare(config)
-    scope = Scope(
-        servers=_limit(server),
-        categories=_limit(category),
-        read_only=read_only,
-        profiles=(profile,) if profile else (),
-    )
+    scope = Scope(servers=_limit(server), categories=_limit(category), read_only=read_only)
+    scope = replace(scope, profiles=(profile,) if profile else ())
     wanted = TokenRequest(name=name, role=role, scope=scope, lifetime=_lifetime(expires))
 
     async def go() -> tuple[str, "TokenRecord"]:
