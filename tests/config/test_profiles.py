@@ -1,5 +1,6 @@
 """The section `profiles`: what a profile may say, and what is refused with its line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,10 @@ def test_what_a_profile_cannot_be_is_refused(text: str, fault: str) -> None:
         profiles_of(text)
 
     assert fault in str(refused.value)
+
+
+def test_the_example_on_the_page_is_a_valid_configuration() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+    assert list(parse(Path("maitred.yaml"), example).profiles) == ["review", "mail", "python"]
