@@ -293,7 +293,7 @@ async def test_few_tools_are_shown_and_too_many_become_the_menu(tmp_path: Path) 
             wanted = Disclosure(mode=mode, break_even_tokens=even)  # type: ignore[arg-type]
             await gateway.configure(replace(settings, disclosure=wanted), viewer=LOCAL_USER)
             told, definitions, _ = await gateway.listing(LOCAL_USER)
-            assert told == gateway.mode()
+            assert told == gateway.mode(LOCAL_USER)
             shown[mode, even - cost] = told, len(definitions)
 
     assert shown == {

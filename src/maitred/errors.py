@@ -240,6 +240,33 @@ class ToolNotFoundError(NotFoundError):
         )
 
 
+class SwitchNotFoundError(NotFoundError):
+    """No server and no tool that can be switched off has this name."""
+
+    code: ClassVar[str] = "switch_not_found"
+
+    def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
+        self.name = name
+        self.nearest = tuple(nearest)
+        hint = suggest_names(self.nearest)
+        super().__init__(
+            f"There is no server and no tool named {name!r}.{hint} `maitred list` shows servers."
+        )
+
+
+class ProfileNotFoundError(NotFoundError):
+    """The configuration has no profile of this name; `known` are those that it has."""
+
+    code: ClassVar[str] = "profile_not_found"
+
+    def __init__(self, name: str, *, nearest: Sequence[str] = (), known: Sequence[str] = ()) -> None:
+        self.name = name
+        self.nearest = tuple(nearest)
+        there = f"The configuration has {', '.join(known)}." if known else "The configuration has none."
+        hint = suggest_names(self.nearest) or f" {there}"
+        super().__init__(f"There is no profile named {name!r}.{hint}")
+
+
 class PathNotFoundError(NotFoundError):
     """No page of the menu has this path; if it names a server or a category, none has that name.
 

@@ -68,6 +68,7 @@ VIEWER_MAY: Mapping[str, str] = {
     "info": "needs to see only",
     "menu": "needs to see only",
     "categories": "needs to see only",
+    "profiles": "needs to see only",
     "schema": "prints what every installation has",
     "entry": "prints what every installation has",
     "ui": "opens pages, on which the gateway shows what the token allows",

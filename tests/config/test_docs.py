@@ -10,7 +10,16 @@ import pytest
 from maitred.config.clients.discovery import discover
 from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.load import ServerEntry, parse
-from maitred.config.settings import CategoryEntry, HoldRule, Jwt, ResultDrop, ResultRule, Settings, ToolEntry
+from maitred.config.settings import (
+    CategoryEntry,
+    HoldRule,
+    Jwt,
+    ProfileEntry,
+    ResultDrop,
+    ResultRule,
+    Settings,
+    ToolEntry,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text(encoding="utf-8")
@@ -22,9 +31,13 @@ NESTED = {
     "results.rules.drop": ResultDrop,
     "held_calls.rules": HoldRule,
 }
-CLASSES = {"servers": ServerEntry, "categories": CategoryEntry, "tools": ToolEntry, **NESTED} | {
-    name: kind for name, kind in SECTIONS.items() if hasattr(kind, "__dataclass_fields__")
-}
+CLASSES = {
+    "servers": ServerEntry,
+    "categories": CategoryEntry,
+    "tools": ToolEntry,
+    "profiles": ProfileEntry,
+    **NESTED,
+} | {name: kind for name, kind in SECTIONS.items() if hasattr(kind, "__dataclass_fields__")}
 
 
 def rows(section: str) -> dict[str, str]:

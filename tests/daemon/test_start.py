@@ -121,12 +121,15 @@ def test_the_first_lists_are_answered_before_the_sdk_is_imported(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("words", "config"),
+    ("words", "found"),
     [
-        ("serve", ""),
-        ("serve --config a.yaml", "a.yaml"),
-        ("serve -c a.yaml --transport stdio", "a.yaml"),
-        ("serve --transport=stdio --config=a.yaml", "a.yaml"),
+        ("serve", ("", "")),
+        ("serve --config a.yaml", ("a.yaml", "")),
+        ("serve -c a.yaml --transport stdio", ("a.yaml", "")),
+        ("serve --transport=stdio --config=a.yaml", ("a.yaml", "")),
+        ("serve --profile review", ("", "review")),
+        ("serve --profile=review -c a.yaml", ("a.yaml", "review")),
+        ("serve --profile", None),
         ("serve --transport http", None),
         ("serve --no-daemon", None),
         ("serve --help", None),
@@ -137,9 +140,11 @@ def test_the_first_lists_are_answered_before_the_sdk_is_imported(tmp_path: Path,
         ("", None),
     ],
 )
-def test_only_the_usual_words_are_taken_before_the_command_line(words: str, config: str | None) -> None:
+def test_only_the_usual_words_are_taken_before_the_command_line(
+    words: str, found: tuple[str, str] | None
+) -> None:
     """Whatever else is there is left to it."""
-    assert entry._config_of(words.split()) == config
+    assert entry._options_of(words.split()) == found
 
 
 @pytest.mark.anyio

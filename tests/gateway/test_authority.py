@@ -118,6 +118,8 @@ GIVEN: Final[Mapping[str, Any]] = {
     "dry_run": False,
     "caller": NOT_ASKED,
     "request_id": "r1",
+    "profile": "review",
+    "enabled": False,
 }
 """A value for each parameter without default, by its name."""
 OF_SERVERS: Final = {"watched_server"}
@@ -223,7 +225,7 @@ async def test_what_changes_something_is_refused_with_the_reason(gateway: Gatewa
         "audit_lines", "verify_audit", "make_token", "access_tokens", "revoke_tokens", "mediation_diff",
         "ask_model", "estimate_mediation", "model_spending", "chain_isolation_fault", "run_chain",
         "auditing.latest", "auditing.verify", "auditing.lines", "auditing.head", "auditing.prune",
-        "keep_text", "drop_text", "change_tool", "switched_off_tools",
+        "keep_text", "drop_text", "change_tool", "switched_off_tools", "switch_server", "switch_tool",
         "allow_patterns", "allow_history", "add_allow_pattern", "remove_allow_pattern",
         "allow_list.listed", "allow_list.history", "allow_list.add", "allow_list.remove",
         "tokens.make", "tokens.listed", "tokens.revoke", "offers.read", "offers.hold", "offers.get_prompt",
@@ -265,4 +267,14 @@ def test_only_commands_on_files_beside_the_gateway_name_abilities() -> None:
         if re.search(r"\b(acting|prepare)\(.*, \"", path.read_text(encoding="utf-8"))
     }
 
-    assert naming == {"browser", "chains", "choices", "console", "login", "mediate", "menu", "serve"}
+    assert naming == {
+        "browser",
+        "chains",
+        "choices",
+        "console",
+        "login",
+        "mediate",
+        "menu",
+        "serve",
+        "switches",
+    }

@@ -235,13 +235,15 @@ def _text(at: datetime) -> str:
 def _limits(scope: Scope) -> dict[str, Any]:
     limits = {"servers": scope.servers, "categories": scope.categories}
     values = {name: sorted(limit) for name, limit in limits.items() if limit is not None}
-    return {**values, "read_only": scope.read_only}
+    profiles = {"profiles": list(scope.profiles)} if scope.profiles else {}
+    return {**values, **profiles, "read_only": scope.read_only}
 
 
 def _scope(text: str) -> Scope:
     values = json.loads(text)
-    limits = {name: frozenset(values[name]) for name in ("servers", "categories") if name in values}
-    return replace(EVERYTHING, read_only=values["read_only"], **limits)
+    limits = {name: frozenset(values[name]) if name in values else None for name in ("servers", "categories")}
+    profiles = tuple(values.get("profiles", ()))
+    return replace(EVERYTHING, read_only=values["read_only"], profiles=profiles, **limits)
 
 
 def _record(row: Sequence[Any]) -> TokenRecord:

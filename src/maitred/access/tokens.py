@@ -15,8 +15,17 @@ from maitred.errors import ConfigError, TokenNotFoundError
 from maitred.model.access import Role, Scope, Viewer
 from maitred.wording import did_you_mean, quote_input
 
-KnownNames = Callable[[], Awaitable[tuple[Collection[str], Collection[str]]]]
-"""Returns the names of all servers and of all categories."""
+
+@dataclass(frozen=True, kw_only=True)
+class ScopeNames:
+    """The names that a scope may have, all of them."""
+
+    servers: Collection[str]
+    categories: Collection[str]
+    profiles: Collection[str]
+
+
+KnownNames = Callable[[], Awaitable[ScopeNames]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +39,7 @@ class TokenRequest:
 
 
 class TokenService:
-    """Manages tokens. `known_names` returns the servers and categories that scopes may name."""
+    """Manages tokens. `known_names` returns what scopes may name."""
 
     def __init__(self, store: Grants, auditing: AuditService, known_names: KnownNames) -> None:
         self._store = store
@@ -46,10 +55,11 @@ class TokenService:
             StoreError: The token cannot be stored.
         """
         self._auditing.require(viewer, "grant")
-        servers, categories = await self._known_names()
+        known = await self._known_names()
         faults = [
-            *_strangers("server", request.scope.servers, servers),
-            *_strangers("category", request.scope.categories, categories),
+            *_strangers("server", request.scope.servers, known.servers),
+            *_strangers("category", request.scope.categories, known.categories),
+            *_strangers("profile", request.scope.profiles, known.profiles),
         ]
         if faults:
             raise ConfigError(f"token {quote_input(request.name)}", faults)
@@ -107,6 +117,7 @@ def token_json(record: TokenRecord) -> dict[str, Any]:
         "servers": None if grant.scope.servers is None else sorted(grant.scope.servers),
         "categories": None if grant.scope.categories is None else sorted(grant.scope.categories),
         "read_only": grant.scope.read_only,
+        "profile": ", ".join(grant.scope.profiles),
         "state": token_state(record),
         "made_by": record.made_by,
         "made_at": record.made_at,
@@ -138,4 +149,5 @@ def _describe(record: TokenRecord) -> str:
         if names is not None
     ]
     limits += ["read-only"] if grant.scope.read_only else []
+    limits += [f"profile {name}" for name in grant.scope.profiles]
     return "; ".join([f"{record.id} for {grant.principal}, {grant.role}", *limits])

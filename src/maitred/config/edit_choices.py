@@ -1,7 +1,7 @@
-"""Write a person's choices for a tool, or a saved chain, into a configuration file, or take them out again.
+"""Write choices for a tool, a switch, or a saved chain into a configuration file, or take them out again.
 
 It changes only these values, as `maitred.config.edit` changes servers, so comments and layout stay. A
-client's file cannot have choices or chains: other programs own and read it.
+client's file cannot have any of them: other programs own and read it.
 """
 
 import json
@@ -17,12 +17,14 @@ from maitred.config.document import ConfigDocument, read_document
 from maitred.config.edit import Layout, as_read, rewrite
 from maitred.config.load import parse
 from maitred.config.section_texts import without_empty_section
+from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolKey
 from maitred.wording import quote_input
 
 Tree = dict[str, Any]
 _SECTION: Final = "tools"
+_SERVERS: Final = "servers"
 
 
 Choice = Literal["category", "mending", "enabled", "pinned"]
@@ -100,6 +102,54 @@ def change_choices(path: Path, tool: ToolKey, values: Mapping[Choice, str | bool
     return is_changed
 
 
+def check_switchable(settings: Settings, server: str) -> None:
+    """Refuse a server that is not defined in the configuration file.
+
+    Raises:
+        ConfigError: It is registered by a manifest.
+    """
+    spec = settings.servers.get(server)
+    if spec is not None and spec.registered:
+        hint = "is registered by a manifest; `maitred suspend` takes it out of use, and `maitred resume` back"
+        raise ConfigError(str(settings.source), [f"{server!r} {hint}"])
+
+
+def switch(path: Path, servers: Sequence[str], tools: Sequence[ToolKey], *, enabled: bool) -> Sequence[bool]:
+    """Switch servers and tools off, or on again, all of them or none.
+
+    Returns for each whether the file changed for it; the servers come first. What is the default is not in
+    the file.
+
+    Raises:
+        ConfigError: The file has no such server, or as for `set_choice`.
+    """
+    changes: list[bool] = []
+
+    def edit(text: str) -> str:
+        document = _read_own(path, text, what="switches for servers and tools")
+        entries = document.tree.get(_SERVERS) or {}
+        if faults := [f"has no server {name!r} to switch" for name in servers if name not in entries]:
+            raise ConfigError(str(path), faults)
+        changes.clear()
+        new_text = text
+        for keys in [*([_SERVERS, name] for name in servers), *([_SECTION, *_pair(key)] for key in tools)]:
+            before = new_text
+            if enabled:
+                for key in ("enabled", "disabled") if keys[0] == _SERVERS else ("enabled",):
+                    new_text = _without_choice(path, new_text, [*keys, key])
+            else:
+                new_text = _with_choice(path, new_text, [*keys, "enabled"], value=False)
+            changes.append(new_text != before)
+        return _without_rest(path, new_text) if any(changes) else text
+
+    rewrite(path, edit, create=False)
+    return changes
+
+
+def _pair(tool: ToolKey) -> Sequence[str]:
+    return tool.server, tool.name
+
+
 def _with_choice(path: Path, text: str, keys: Sequence[str], *, value: str | bool) -> str:
     document = read_document(path, text)
     expected = _copy(document.tree)
@@ -141,12 +191,10 @@ def _keys(tool: ToolKey, choice: Choice) -> Sequence[str]:
     return _SECTION, tool.server, tool.name, choice
 
 
-def _read_own(path: Path, text: str) -> ConfigDocument:
+def _read_own(path: Path, text: str, *, what: str = "choices for tools") -> ConfigDocument:
     document = read_document(path, text)
     if document.is_foreign:
-        hint = (
-            "is a client's file, which cannot hold choices for tools; `maitred import` makes a file that can"
-        )
+        hint = f"is a client's file, which cannot hold {what}; `maitred import` makes a file that can"
         raise ConfigError(str(path), [hint])
     parse(path, text)
     return document

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from maitred.config.document import ConfigDocument, Keys, read_document, read_text
 from maitred.config.hold_rules import hold_faults
 from maitred.config.paths import state_folder
+from maitred.config.profile_entries import profile_faults, to_profile
 from maitred.config.result_rules import result_faults
 from maitred.config.sections import (
     AuthEntry,
@@ -42,6 +43,7 @@ from maitred.config.settings import (
     Jwt,
     Limits,
     MediationSettings,
+    ProfileEntry,
     ResultDrop,
     ResultRule,
     Results,
@@ -55,6 +57,7 @@ from maitred.errors import ConfigError
 from maitred.model.browsers import BrowserOptions
 from maitred.model.categories import ANY_TOOL, Category, ToolChoice
 from maitred.model.pages import PageOptions
+from maitred.model.profiles import Profile
 from maitred.model.servers import EraChoice, ServerSpec, ShareChoice, StartChoice, Timeouts
 from maitred.model.tools import ToolKey, content_hash
 from maitred.model.transports import (
@@ -111,6 +114,7 @@ _PARTS = (
     PageOptions,
     CategoryEntry,
     ToolEntry,
+    ProfileEntry,
     SavedEntry,
     ExemptionEntry,
     HoldRule,
@@ -135,7 +139,7 @@ _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tupl
     HeldCallSettings: (hold_faults, webhook_faults),
 }
 """What finds the faults of a section as a whole: pairs of a key, or of keys, below it and a text."""
-_MAPPINGS = ("servers", "categories", "tools", "chains")
+_MAPPINGS = ("servers", "categories", "tools", "chains", "profiles")
 _PLAIN: Mapping[str, str] = {
     "string": "must be text",
     "tuple": "must be a list",
@@ -189,6 +193,7 @@ def parse(path: Path, text: str) -> Settings:
     chains = {} if document.is_foreign else dict(check.chains(entries))
     servers = raw_servers if isinstance(raw_servers, dict) else {}
     check.places(categories, choices, {**servers, SAVED: None} if chains else servers)
+    profiles = {} if document.is_foreign else dict(check.profiles(categories))
     sections = {name: check.section(name) for name in _SECTIONS}
     check.strangers()
     if check.faults:
@@ -197,7 +202,13 @@ def parse(path: Path, text: str) -> Settings:
     if chains:
         specs[SAVED] = saved_spec(path, chains, Timeouts(call_s=sections["limits"].call_timeout_s))
     return Settings(
-        source=path, servers=specs, categories=categories, tools=choices, chains=chains, **sections
+        source=path,
+        servers=specs,
+        categories=categories,
+        tools=choices,
+        chains=chains,
+        profiles=profiles,
+        **sections,
     )
 
 
@@ -238,6 +249,15 @@ class _SettingsReader:
                 yield name, entry
         if entries and SAVED in servers:
             self._add(["servers", SAVED], "is the server of the saved chains; give this one another name")
+
+    def profiles(self, own: Mapping[str, Category]) -> Iterator[tuple[str, Profile]]:
+        key, categories = "profiles", merge_categories(own)
+        for name, raw in self._entries([key], self._document.tree.get(key), "names to profiles"):
+            entry = self.value(ProfileEntry, [key, name], raw)
+            if entry is not None:
+                for keys, fault in profile_faults(name, entry, categories):
+                    self._add([key, name, *keys], fault)
+                yield name, to_profile(entry)
 
     def places(
         self,

@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le, MinLen
 
 from maitred.model.access import Role
 from maitred.model.categories import Category, GroupPolicy, MendingChoice, ToolChoice
+from maitred.model.profiles import Profile
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Score
@@ -356,6 +357,22 @@ class ToolEntry:
     mending: MendingChoice = ""
 
 
+Names = Annotated[tuple[Annotated[str, MinLen(1)], ...], MinLen(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileEntry:
+    """A selection of tools for a client or a project; see `maitred.model.profiles.Profile`."""
+
+    servers: Names | None = None
+    categories: Names | None = None
+    tools: Names | None = None
+    tags: Names | None = None
+    exclude: tuple[str, ...] = ()
+    read_only: bool = False
+    mode: Mode | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SavedEntry:
     """A saved chain: its file, relative to the configuration's folder, and the hash of the reviewed file."""
@@ -435,5 +452,6 @@ class Settings:
     categories: Mapping[str, Category] = field(default_factory=dict)
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
     chains: Mapping[str, SavedEntry] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
     access: RateLimitSettings = field(default_factory=RateLimitSettings)
     http: Http = field(default_factory=Http)

@@ -21,6 +21,7 @@ from maitred.gateway.client_files import ClientFileChange, ClientFileState, Clie
 from maitred.gateway.client_register import SeenClient
 from maitred.gateway.gateway import Gateway
 from maitred.gateway.parts import GatewayParts
+from maitred.gateway.profiles import ProfileContent
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.search import MAX_LIMIT, ToolMatch
 from maitred.gateway.search_reasons import (
@@ -62,6 +63,7 @@ __all__ = [
     "GatewayParts",
     "MovedTool",
     "Offer",
+    "ProfileContent",
     "ResourceService",
     "SectionChange",
     "SectionComparison",

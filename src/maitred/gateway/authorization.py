@@ -5,7 +5,7 @@ context, menu and offers. They are made from a snapshot without the tools outsid
 count or suggestion reveals those. Viewers without a scope share the whole catalog.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from cachetools import LRUCache
 
 from maitred.access.credentials import Credentials
 from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits
-from maitred.access.tokens import TokenService
+from maitred.access.tokens import ScopeNames, TokenService
 from maitred.audit.service import AuditService
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
@@ -28,12 +28,14 @@ from maitred.gateway.resources import ResourceService
 from maitred.gateway.state import GatewayState
 from maitred.model.access import EVERYTHING, Ability, Grant, Scope, Viewer, may, refusal
 from maitred.model.categories import Category
+from maitred.model.profiles import Profile
 from maitred.model.tools import Tool, ToolKey
 
 VIEWER: Final = "maitred.viewer"
 """The key of the viewer in the scope of an ASGI request."""
 
 _MOST_PORTIONS: Final = 200
+_NOTHING: Final = Profile(servers=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +117,14 @@ class Authorization:
             grant = replace(grant, scope=self.portion(viewer).scope)
         if tool is None:
             return refusal(grant, ability, server=server)
-        return refusal(
+        why = refusal(
             grant,
             ability,
             server=tool.server,
             category=tool.placement.category,
             read_only=tool.read_only,
         )
+        return why or self._why_not_in_profile(grant.scope, tool)
 
     def is_limited(self, server: str) -> bool:
         """Whether calls of a server count; a call that consists of other calls does not: those count."""
@@ -218,28 +221,35 @@ class Authorization:
 
     # --- how it is worked out -----------------------------------------------------------------------------
 
-    async def _names(self) -> tuple[Collection[str], Collection[str]]:
+    def _why_not_in_profile(self, scope: Scope, tool: Tool) -> str:
+        """Why a tool is outside the profiles of a scope; empty if it is in all of them."""
+        for name, profile in self._profiles(scope):
+            if profile is None:
+                return f"the profile {name!r} of this client is not in the configuration any more"
+            if not profile.selects(tool):
+                return f"{tool.name!r} is not in the profile {name!r}, which this client has"
+        return ""
+
+    def _profiles(self, scope: Scope) -> Iterator[tuple[str, Profile | None]]:
+        """The profiles of a scope by name, with all categories below theirs; `None` for one that is gone."""
+        known = self._context.settings.profiles
+        for name in scope.profiles:
+            profile = known.get(name)
+            if profile is not None and profile.categories is not None:
+                below = _with_below(frozenset(profile.categories), self._context.categories)
+                profile = replace(profile, categories=tuple(below or ()))
+            yield name, profile
+
+    async def _names(self) -> ScopeNames:
         """The names that a scope may contain."""
-        return self._context.settings.servers, [one.name for one in self._context.categories]
+        settings = self._context.settings
+        categories = [one.name for one in self._context.categories]
+        return ScopeNames(servers=settings.servers, categories=categories, profiles=settings.profiles)
 
     def _made(self, scope: Scope, snapshot: Snapshot) -> ScopedCatalog:
         settings = self._context.settings
         scope = replace(scope, categories=_with_below(scope.categories, self._context.categories))
-        grant = Grant(principal="", role="viewer", scope=scope)
-        inside = [
-            tool
-            for tool in snapshot.tools
-            if may(
-                grant,
-                "see",
-                server=tool.server,
-                category=tool.placement.category,
-                read_only=tool.read_only,
-            )
-        ]
-        servers = {
-            name for name in {**settings.servers, **snapshot.servers} if may(grant, "see", server=name)
-        }
+        inside, servers = self._inside(scope, snapshot)
         if scope.categories is not None:  # prompts and resources have no category
             servers &= {tool.server for tool in inside}
         context = _PartContext(
@@ -260,6 +270,28 @@ class Authorization:
             offers=ResourceService(context, self._subscriptions, self._auditing, self._screen),
             outside=frozenset(snapshot.by_key) - {tool.key for tool in inside},
         )
+
+    def _inside(self, scope: Scope, snapshot: Snapshot) -> tuple[Sequence[Tool], set[str]]:
+        """The tools and the servers that a scope covers."""
+        grant = Grant(principal="", role="viewer", scope=scope)
+        inside = [
+            tool
+            for tool in snapshot.tools
+            if may(
+                grant,
+                "see",
+                server=tool.server,
+                category=tool.placement.category,
+                read_only=tool.read_only,
+            )
+        ]
+        names = {**self._context.settings.servers, **snapshot.servers}
+        servers = {name for name in names if may(grant, "see", server=name)}
+        for _, profile in self._profiles(scope):
+            select, by_server = profile or _NOTHING, snapshot.by_server
+            inside = [tool for tool in inside if select.selects(tool)]
+            servers = {name for name in servers if select.selects_server(name, by_server.get(name, ()))}
+        return inside, servers
 
     def _categories_of(self, inside: Sequence[Tool], scope: Scope) -> Sequence[Category]:
         """The categories of a part: the built-in ones, those of its tools, and those above; no other name.

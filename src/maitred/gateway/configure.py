@@ -133,4 +133,5 @@ def _withheld(snapshot: Snapshot) -> set[ToolKey]:
 def _shown(settings: Settings) -> object:
     """The settings that affect what clients see."""
     usable = {name: spec.usable for name, spec in settings.servers.items()}
-    return settings.disclosure, usable, settings.categories, settings.tools, settings.visibility
+    shown = settings.disclosure, settings.categories, settings.tools, settings.profiles, settings.visibility
+    return usable, *shown

@@ -33,6 +33,7 @@ from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
 from maitred.gateway.own_answers import OwnAnswers
 from maitred.gateway.parts import GatewayParts
+from maitred.gateway.profiles import ProfileMethods
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
@@ -56,13 +57,16 @@ _PAGE_TOOLS = 100
 _SETTLED_S = 300.0
 
 
-class Gateway(Operations, TokenCounts, ToolDetails, ToolSearch, AllowListMethods, ChainMethods):
+class Gateway(
+    Operations, TokenCounts, ToolDetails, ToolSearch, AllowListMethods, ChainMethods, ProfileMethods
+):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
     count in `TokenCounts`, all about single tools in `ToolDetails`, what needs the search or the use of tools
-    in `ToolSearch`, the allow list in `AllowListMethods`, and chains in `ChainMethods`.
+    in `ToolSearch`, the allow list in `AllowListMethods`, chains in `ChainMethods`, and profiles in
+    `ProfileMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -296,18 +300,22 @@ class Gateway(Operations, TokenCounts, ToolDetails, ToolSearch, AllowListMethods
         """The tasks of the tools that a viewer may see: titles of categories, then use cases."""
         return self._access.menu(viewer).tasks()
 
-    def mode(self) -> ListContent:
-        """The present mode of `tools/list`, which may depend on the tokens of all tools."""
-        return self._lists.mode()
+    def mode(self, viewer: Viewer) -> ListContent:
+        """The present mode of a viewer's `tools/list`, which may depend on the tokens of all tools."""
+        return self._lists.mode(viewer)
+
+    def lists_tools(self, viewer: Viewer) -> bool:
+        """Whether the list of a viewer may show tools, so that it depends on which servers are known."""
+        return self._lists.chosen_mode(viewer) != "menu"
 
     async def listing(self, viewer: Viewer, after: str = "") -> tuple[ListContent, Sequence[Tool], str]:
         """A page of tools for `tools/list` as `(mode, tools, cursor)`; none in mode `menu`.
 
         In the modes that show tools, waits a while for servers that are being discovered for the first time.
         """
-        if self.settings.disclosure.mode != "menu":
+        if self.lists_tools(viewer):
             await self._keeper.settled(self.settings.disclosure.first_list_wait_s)
-        mode = self.mode()
+        mode = self.mode(viewer)
         if mode == "menu":
             return mode, [], ""
         if not after:
@@ -390,7 +398,7 @@ class Gateway(Operations, TokenCounts, ToolDetails, ToolSearch, AllowListMethods
 
     def introduction(self, viewer: Viewer) -> str:
         """The description that a client shows before it reads any tool, in at most 512 characters."""
-        return self._access.menu(viewer).introduction(self.mode())
+        return self._access.menu(viewer).introduction(self.mode(viewer))
 
     def overview(self, viewer: Viewer) -> str:
         """What maitred is, which tools it has, and how to use them, in at most 500 tokens."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from maitred.backends.listing import TOOLS_KEY
+from maitred.config.settings import Mode
 from maitred.disclosure import pages
 from maitred.disclosure.budget import pack
 from maitred.disclosure.category_tools import CategoryTool, group_by_category, name_briefly
@@ -27,6 +28,7 @@ from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.annotations import annotate
 from maitred.model.categories import Category
+from maitred.model.profiles import mode_of_profiles
 from maitred.model.tools import Tool, ToolCall, ToolKey
 from maitred.wording import count_of
 
@@ -99,22 +101,28 @@ class MenuLists:
 
     # --- lists --------------------------------------------------------------------------------------------
 
-    def mode(self) -> ListContent:
-        """The present mode; `auto` and `categories` show all tools while these cost few tokens."""
-        context = self._context
-        disclosure = context.settings.disclosure
-        if disclosure.mode in ("menu", "all"):
-            return disclosure.mode
-        if (
-            not context.keeper.discovering
-            and self._ledger.raw_tokens(LOCAL_USER) < disclosure.break_even_tokens
-        ):
+    def chosen_mode(self, viewer: Viewer) -> Mode:
+        """The mode that the viewer's profile, or else the section `disclosure`, asks for."""
+        settings = self._context.settings
+        return mode_of_profiles(viewer.grant.scope.profiles, settings.profiles) or settings.disclosure.mode
+
+    def mode(self, viewer: Viewer) -> ListContent:
+        """The present mode; `auto` and `categories` show all tools while these cost few tokens.
+
+        All viewers without a profile have the same: that of all tools. A profile counts its own tools.
+        """
+        context, chosen = self._context, self.chosen_mode(viewer)
+        if chosen in ("menu", "all"):
+            return chosen
+        measured = viewer if viewer.grant.scope.profiles else LOCAL_USER
+        break_even = context.settings.disclosure.break_even_tokens
+        if not context.keeper.discovering and self._ledger.raw_tokens(measured) < break_even:
             return "all"
-        return "menu" if disclosure.mode == "auto" else "categories"
+        return "menu" if chosen == "auto" else "categories"
 
     def listed(self, viewer: Viewer) -> Sequence[Tool]:
         """The tools in a viewer's list, by name; in mode `categories` none behind a category tool."""
-        if self.mode() != "categories":
+        if self.mode(viewer) != "categories":
             return self._listable(viewer)
         state = self.state(viewer)
         return self._menu.kept(("opened", state), lambda: self._with_opened(viewer))
@@ -200,7 +208,7 @@ class MenuLists:
 
     def _put(self, viewer: Viewer, group: CategoryTool, keys: Collection[ToolKey]) -> bool:
         """Add tools of a category to the open ones; returns whether this viewer can have open ones at all."""
-        if viewer.era != "handshake" or not viewer.connection or self.mode() != "categories":
+        if viewer.era != "handshake" or not viewer.connection or self.mode(viewer) != "categories":
             return False
         mine = self._connections.setdefault(viewer.scope, _OpenCategories()).opened
         before = mine.get(group.name, frozenset())
@@ -248,7 +256,7 @@ class MenuLists:
     def _text(self, viewer: Viewer, group: CategoryTool, page: "_CategoryPage", *, opened: bool) -> str:
         """The names of the tools if the client has their definitions in its list, else their signatures."""
         if not opened:
-            return page.signatures(group, "by name" if self.mode() == "all" else "with call_tool")
+            return page.signatures(group, "by name" if self.mode(viewer) == "all" else "with call_tool")
         connection = self._connections[viewer.scope]
         if group.is_category and connection.names_suffice(group.name, page.end):
             return page.names(group, can_collapse=len(connection.opened) > 1)
@@ -262,7 +270,11 @@ class MenuLists:
         """The category of this name. A server's tool of that name wins over a category that no list shows."""
         snapshot = self._context.snapshot
         group = None if name in snapshot.by_name else self._groups(viewer).get(name)
-        if group and self.mode() != "categories" and any(tool.key.name == name for tool in snapshot.tools):
+        if (
+            group
+            and self.mode(viewer) != "categories"
+            and any(tool.key.name == name for tool in snapshot.tools)
+        ):
             return None
         return group
 

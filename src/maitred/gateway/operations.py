@@ -35,6 +35,7 @@ from maitred.gateway.settings_file import SettingsEditor, SettingsMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger, SpendingStats, Stats, UsageStatistics
 from maitred.gateway.storage import Storage
+from maitred.gateway.switches import ServerSwitches, SwitchMethods
 from maitred.gateway.tool_choices import ToolChoices, ToolDecisions
 from maitred.gateway.use_cases import UseCaseWriting
 from maitred.gateway.visibility import ChangeWatcher, VisibilityService
@@ -45,7 +46,7 @@ from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ANY_USE, ToolStanding, Usage, UsageFilter
 
 
-class Operations(ToolDecisions, SettingsMethods, ClientFileMethods, AuditMethods):
+class Operations(ToolDecisions, SwitchMethods, SettingsMethods, ClientFileMethods, AuditMethods):
     """The methods of a gateway for operators."""
 
     def __init__(
@@ -74,6 +75,7 @@ class Operations(ToolDecisions, SettingsMethods, ClientFileMethods, AuditMethods
         self._reasons = SearchReasons(context, access, visibility, parts.search, parts.usage)
         self._texts = OverrideTexts(configuration, parts.auditing)
         self._choices = ToolChoices(configuration, parts.auditing)
+        self._switches = ServerSwitches(configuration, parts.auditing)
         self._editor = SettingsEditor(context, configuration, parts.auditing)
         self._client_files = ClientFiles(context, parts.auditing)
         self._clients = ClientRegister()

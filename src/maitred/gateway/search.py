@@ -16,7 +16,7 @@ from maitred.gateway.authorization import Authorization, ScopedCatalog
 from maitred.gateway.menu import PageFilter
 from maitred.gateway.state import STARTING, GatewayState
 from maitred.gateway.visibility import VisibilityService
-from maitred.model.access import Viewer
+from maitred.model.access import Viewer, beyond
 from maitred.model.details import Detail
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ANY_USE, WINDOW_DAYS, Usage, UsageFilter
@@ -97,7 +97,7 @@ class SearchService:
             phrases=wanted or phrases[:1],
             results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer), used),
             bands=found.bands,
-            withheld=self._withheld(found, reasons, there.outside, viewer.principal),
+            withheld=self._withheld(found, reasons, there.outside, beyond(viewer.grant)),
             unread=unread,
             note="; ".join(filter(None, [note, use_note(used, context), *_unread_notes(unread)])),
             has_servers=bool(self._context.settings.servers),
@@ -128,15 +128,15 @@ class SearchService:
         return there.menu.page(path, cursor, size, self._visibility.hidden(viewer), only)
 
     def _withheld(
-        self, found: SearchHits, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
+        self, found: SearchHits, reasons: Mapping[str, str], outside: frozenset[ToolKey], why: str
     ) -> dict[str, tuple[int, str]]:
         """By server, how many matches may not be shown, and why; one entry for all outside the scope."""
         inside = [tool for tool in found.withheld if tool.key not in outside and tool.server in reasons]
         counts = Counter(tool.server for tool in inside)
         own = {tool.server: self._context.why_hidden(tool).removeprefix("is ") for tool in inside}
         said = {name: (n, reasons[name] or own[name]) for name, n in counts.items()}
-        if beyond := sum(tool.key in outside for tool in found.withheld):
-            said[ELSEWHERE] = (beyond, f"outside what {principal!r} may use")
+        if elsewhere := sum(tool.key in outside for tool in found.withheld):
+            said[ELSEWHERE] = (elsewhere, why)
         return said
 
 

@@ -26,7 +26,7 @@ from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.mediation.neighbours import published_form
 from maitred.mediation.proof import DEPTH, SHOWN, Probe, probes
-from maitred.model.access import Viewer
+from maitred.model.access import Viewer, beyond
 from maitred.model.tools import Mediation, Tool, ToolKey
 from maitred.model.usage import UsageFilter
 from maitred.search.engine import SearchEngine
@@ -257,9 +257,8 @@ class SearchReasons:
             for (name, why), count in counts.items()
             if name in asked.reasons
         ]
-        beyond = len(every) - len(inside)
-        why = f"outside what {viewer.principal!r} may use"
-        return [*known, *([WithheldMatch(server=ELSEWHERE, count=beyond, why=why)] if beyond else [])]
+        elsewhere, why = len(every) - len(inside), beyond(viewer.grant)
+        return [*known, *([WithheldMatch(server=ELSEWHERE, count=elsewhere, why=why)] if elsewhere else [])]
 
     def _names(self, tools: Iterable[Tool], server: str, viewer: Viewer) -> Sequence[str]:
         """The names of withheld tools, for a viewer who may watch their server."""

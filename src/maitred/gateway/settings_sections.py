@@ -54,6 +54,7 @@ RULES: Final[Mapping[str, SectionRule]] = {
     "supervision": SectionRule(about="how running servers are checked and started again"),
     "categories": SectionRule(about="headings of the menu"),
     "tools": SectionRule(about="what you decided about single tools"),
+    "profiles": SectionRule(about="selections of tools for clients and projects"),
     "servers": SectionRule(
         about="the servers behind this gateway",
         locked="It says which programs run and which addresses are asked, with which credentials.",

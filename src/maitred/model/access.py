@@ -49,11 +49,14 @@ class Scope:
     """The part of the catalog that a grant covers; `None` is no limit, an empty set covers nothing.
 
     A tool has to be within every limit. With `read_only`, only tools known to change nothing are covered.
+    `profiles` are names of profiles of the configuration, which narrow the part further; `refusal` knows
+    nothing of what they select.
     """
 
     servers: frozenset[str] | None = None
     categories: frozenset[str] | None = None
     read_only: bool = False
+    profiles: tuple[str, ...] = ()
 
 
 EVERYTHING: Final = Scope()
@@ -109,7 +112,8 @@ def refusal(
 
     `None` means that the question is not about one server, one category or one tool. `see` and `call` are
     then allowed in general, and the gateway filters the results. The other abilities act on a server or on
-    the whole gateway: a grant for a part of it needs a server within that part. `category` is empty for a
+    the whole gateway: a grant for a part of it needs a server within that part. That of a token with a
+    profile has none of them. `category` is empty for a
     tool without one. `read_only` is whether the tool is known to change nothing.
     """
     least, scope, who = LEAST[ability], grant.scope, repr(grant.principal)
@@ -126,7 +130,16 @@ def refusal(
             f"the category {category!r}" if category else "uncategorised tools"
         )
     part = scope.categories is not None or (server is None and scope.servers is not None)
+    part = part or bool(scope.profiles and grant.id)  # without a token, the client chose it
     return f"{who} has access to a part of the catalog only, and this concerns more" if part else ""
+
+
+def beyond(grant: Grant) -> str:
+    """What lies outside a scope, in words for who has the grant."""
+    scope = grant.scope
+    if scope.profiles and scope == Scope(profiles=scope.profiles):
+        return f"outside the profile {scope.profiles[-1]!r}"
+    return f"outside what {grant.principal!r} may use"
 
 
 def _is_covered(name: str, limit: frozenset[str] | None) -> bool:

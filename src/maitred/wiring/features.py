@@ -286,13 +286,17 @@ async def open_tokens(settings: Settings) -> "AsyncIterator[TokenService]":
     Raises:
         ConfigError: The catalog, whose file has the tokens, cannot be opened.
     """
-    from maitred.access.tokens import TokenService
+    from maitred.access.tokens import ScopeNames, TokenService
     from maitred.admission.registry import Registry
     from maitred.config.taxonomy import merge_categories
 
-    async def known() -> tuple[Collection[str], Collection[str]]:
+    async def known() -> ScopeNames:
         _, registered = await Registry(database_of(settings)).everything()
-        return {*settings.servers, *registered}, [one.name for one in merge_categories(settings.categories)]
+        return ScopeNames(
+            servers={*settings.servers, *registered},
+            categories=[one.name for one in merge_categories(settings.categories)],
+            profiles=settings.profiles,
+        )
 
     async with open_auditing(settings) as auditing:
         yield TokenService(make_grants(settings), auditing, known)

@@ -21,6 +21,7 @@ from maitred.config.sections import check_address
 from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
+from maitred.model.profiles import narrow_to_profile
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
 from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
@@ -64,27 +65,48 @@ def serve(
     no_daemon: Annotated[
         bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
     ] = False,
+    profile: Annotated[
+        str, typer.Option(help="Only tools of this profile of the configuration (stdio).")
+    ] = "",
 ) -> None:
     """Serve all configured servers to MCP clients as one."""
     if transport == "daemon":
         _serve_in_background(config_path(config))
         return
     settings = with_http(settings_of(config), host=host, port=port, token=token)
-    if as_token == "":
-        raise ConfigError("--as-token", ["is empty; leave it out, or give a token"])
     bearer, is_http, held = as_token or "", transport == "http", None
+    _check_client(as_token, profile, is_http=is_http)
     viewer = acting(settings, "configure", token=bearer) if is_http else acting(settings, token=bearer)
+    viewer = replace(viewer, grant=narrow_to_profile(viewer.grant, profile, settings.profiles))
     if is_http:  # stdio needs no token, so its variable need not be set
         if token is None:
             settings = with_http(settings, token=_resolved(settings))
         check_address(settings.http)
         held = inherited_socket(settings.http)
     elif settings.daemon.enabled and not no_daemon:
-        options = ["--verbose"] if context.find_root().params.get("verbose") else []
-        code = serve_shared(config_path(config), token=bearer, options=options)
-        if code is not None:
-            raise typer.Exit(code)
+        _share(context, config_path(config), token=bearer, profile=profile)
     run(lambda: _serve(settings, transport, viewer, listening=held))
+
+
+def _check_client(as_token: str | None, profile: str, *, is_http: bool) -> None:
+    """Refuse options about the client that cannot be.
+
+    Raises:
+        ConfigError: It says what to do instead.
+    """
+    if as_token == "":
+        raise ConfigError("--as-token", ["is empty; leave it out, or give a token"])
+    if is_http and profile:
+        hint = f"is for stdio; over HTTP a client names it in its address: /mcp?profile={profile}"
+        raise ConfigError("--profile", [hint])
+
+
+def _share(context: typer.Context, config: Path, *, token: str, profile: str) -> None:
+    """Pass the client to the shared gateway, and end; returns if this process has to serve alone."""
+    options = ["--verbose"] if context.find_root().params.get("verbose") else []
+    code = serve_shared(config, token=token, profile=profile, options=options)
+    if code is not None:
+        raise typer.Exit(code)
 
 
 def _serve_in_background(config: Path) -> None:

@@ -88,7 +88,7 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
     async def go() -> None:
         async with known_gateway(settings) as gateway:
             servers = gateway.servers(viewer)
-            mode = gateway.mode()
+            mode = gateway.mode(viewer)
         if as_json:
             print_json({"mode": mode, "servers": [server.to_json() for server in servers]})
             return

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,6 +54,7 @@ def create(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Only tools known to change nothing.")
     ] = False,
+    profile: Annotated[str, typer.Option(help="Only tools of this profile of the configuration.")] = "",
     expires: Annotated[str, typer.Option(metavar="TIME", help="After how long it ends: 30d, 12h, 90m.")] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -61,6 +63,7 @@ def create(
 
     settings, viewer = prepare(config)
     scope = Scope(servers=_limit(server), categories=_limit(category), read_only=read_only)
+    scope = replace(scope, profiles=(profile,) if profile else ())
     wanted = TokenRequest(name=name, role=role, scope=scope, lifetime=_lifetime(expires))
 
     async def go() -> tuple[str, "TokenRecord"]:
@@ -140,4 +143,5 @@ def _lifetime(text: str) -> timedelta | None:
 def _scope(scope: Scope) -> str:
     """The limits of a token in words."""
     said = [*sorted(scope.servers or ()), *(f"category/{one}" for one in sorted(scope.categories or ()))]
+    said += [f"profile/{name}" for name in scope.profiles]
     return ", ".join([*said, *(["read-only"] if scope.read_only else [])])

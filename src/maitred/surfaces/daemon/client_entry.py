@@ -24,9 +24,10 @@ def serve_command(words: Sequence[str], environ: Mapping[str, str]) -> int | Non
     Raises:
         DaemonError: No gateway can be reached.
     """
-    path = _config_of(words)
-    if path is None or AS_TOKEN in environ:
+    options = _options_of(words)
+    if options is None or AS_TOKEN in environ:
         return None
+    path, profile = options
     config = Path(path).expanduser() if path else default_path(environ)
     try:
         text = config.read_text(encoding="utf-8")
@@ -34,11 +35,11 @@ def serve_command(words: Sequence[str], environ: Mapping[str, str]) -> int | Non
         return None
     if "daemon" in text and "enabled" in text:  # it may turn sharing off
         return None
-    return serve_shared(config, tells=False)
+    return serve_shared(config, profile=profile, tells=False)
 
 
 def serve_shared(
-    config: Path, *, token: str = "", options: Sequence[str] = (), tells: bool = True
+    config: Path, *, token: str = "", profile: str = "", options: Sequence[str] = (), tells: bool = True
 ) -> int | None:
     """Pass standard streams to the gateway that clients share; `None` if this process has to serve alone.
 
@@ -49,7 +50,7 @@ def serve_shared(
     """
     if not can_share():
         return None
-    hello = {"token": token, "values": values(), "start": start()}
+    hello = {"token": token, "profile": profile, "values": values(), "start": start()}
 
     def found() -> GatewayConnection:
         return reach(EndpointQuery(address_of(config), hello, options))
@@ -66,9 +67,12 @@ def serve_shared(
     return ClientRelay(found, 0, 1).run(talk)
 
 
-def _config_of(words: Sequence[str]) -> str | None:
-    """The configuration in the words of `serve`, empty without one; `None` if there are other words too."""
-    config, rest = "", list(words)
+def _options_of(words: Sequence[str]) -> tuple[str, str] | None:
+    """The configuration and the profile in the words of `serve`, each empty without one.
+
+    `None` if there are other words too.
+    """
+    config, profile, rest = "", "", list(words)
     if rest[:1] != ["serve"]:
         return None
     del rest[0]
@@ -79,6 +83,8 @@ def _config_of(words: Sequence[str]) -> str | None:
             text = rest.pop(0)
         if name in {"-c", "--config"} and text:
             config = text
+        elif name == "--profile" and text:
+            profile = text
         elif (name, text) != ("--transport", "stdio"):
             return None
-    return config
+    return config, profile

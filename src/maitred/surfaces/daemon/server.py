@@ -182,8 +182,9 @@ class SocketServer:
             log.info("a client has other values in its environment", names=names)
             wire.write(encode_line({"maitred": "other"}))
             return
-        start = start_of(said)
-        self._clients[wire] = _Client(values=seen, path=path, viewer=Viewer(grant=grant, start=start))
+        start, profile = start_of(said), str(said.get("profile", ""))
+        viewer = self._gateway.within_profile(profile, Viewer(grant=grant, start=start))
+        self._clients[wire] = _Client(values=seen, path=path, viewer=viewer)
         self._news.set()
         try:
             wire.write(encode_line({"maitred": "welcome", "safe_tools": safe_tools()}))
@@ -192,7 +193,7 @@ class SocketServer:
                 background.start(self._discover, found, self._clients[wire].viewer)
                 if token := str(said.get("token", "")):
                     background.start(self._see_to, wire, token, grant)
-                await serve(wire, grant, start)
+                await serve(wire, viewer.grant, start)
         finally:
             gone = self._clients.pop(wire).viewer
             if start.client and not any(one.viewer.start == start for one in self._clients.values()):

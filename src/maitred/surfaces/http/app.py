@@ -19,7 +19,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from maitred import __version__
 from maitred.config.settings import Http
 from maitred.gateway import Gateway
-from maitred.surfaces.http import admission, allow_list, audit, held_calls, menu, tokens, tools, welcome
+from maitred.surfaces.http import (
+    admission,
+    allow_list,
+    audit,
+    held_calls,
+    menu,
+    switches,
+    tokens,
+    tools,
+    welcome,
+)
 from maitred.surfaces.http import operations as probes
 from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
@@ -69,6 +79,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
     admission.add_routes(app, gateway)
     allow_list.add_routes(app, gateway)
     held_calls.add_routes(app, gateway)
+    switches.add_routes(app, gateway)
     tokens.add_routes(app, gateway)
     audit.add_routes(app, gateway)
     probes.add_routes(app, gateway, metrics)

@@ -26,6 +26,7 @@ _TOKEN: Final = {
     "servers": ["calculator"],
     "categories": ["data"],
     "read_only": True,
+    "profile": "",
     "state": "valid",
     "made_by": "http",
     "made_at": "2026-03-01T09:30:00+00:00",
@@ -61,6 +62,7 @@ class TokenBody(BaseModel):
     servers: Names = Field(default=None, description="Only these servers and their tools.")
     categories: Names = Field(default=None, description="Only tools of these categories and below.")
     read_only: bool = Field(default=False, strict=True, description="Only tools known to change nothing.")
+    profile: str = Field(default="", description="Only tools of this profile of the configuration.")
     expires_s: int | None = Field(
         default=None, ge=1, le=_MOST_SECONDS, strict=True, description="After how many seconds it expires."
     )
@@ -75,6 +77,7 @@ class Token(BaseModel):
     servers: list[str] | None
     categories: list[str] | None
     read_only: bool
+    profile: str
     state: Literal["valid", "expired", "revoked"]
     made_by: str
     made_at: str
@@ -120,6 +123,7 @@ def _add_make(app: FastAPI, gateway: Gateway) -> None:
             servers=None if body.servers is None else frozenset(body.servers),
             categories=None if body.categories is None else frozenset(body.categories),
             read_only=body.read_only,
+            profiles=(body.profile,) if body.profile else (),
         )
         lifetime = None if body.expires_s is None else timedelta(seconds=body.expires_s)
         wanted = TokenRequest(name=body.name, role=body.role, scope=scope, lifetime=lifetime)

@@ -217,7 +217,7 @@ class FirstAnswers:
             UnusualValueError: It is no list, or a server is still being discovered, or an entry is unusual.
         """
         make, gateway = self._lists_of.get(method), self._gateway
-        if make is None or (gateway.settings.disclosure.mode != "menu" and not await gateway.settled(0)):
+        if make is None or (gateway.lists_tools(viewer) and not await gateway.settled(0)):
             raise UnusualValueError
 
         def accept(listed: ProtocolList, definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 It checks neither Host nor Origin nor a token. The module that serves it puts a guard in front, which also
 protects the other applications beside it and writes the viewer into the scope. A session of the handshake era
-answers only the principal who opened it.
+answers only the principal who opened it. The address of a client may name a profile: `/mcp?profile=NAME`.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
+from urllib.parse import parse_qs
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maitred.background import Background
 from maitred.config.settings import Http
+from maitred.errors import ProfileNotFoundError
 from maitred.surfaces.mcp.http_request import HttpRefusalError, HttpRequest
 from maitred.surfaces.mcp.pings import Pings
 from maitred.surfaces.mcp.server import McpSurface
@@ -24,6 +26,7 @@ from maitred.surfaces.mcp.sessions import Sessions
 from maitred.surfaces.mcp.stateless import StatelessEndpoint
 
 _PATH: Final = "/mcp"
+_PROFILE: Final = "profile"
 _VERSION: Final = b"mcp-protocol-version"
 _HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 
@@ -50,6 +53,7 @@ class _McpApp:
         request = HttpRequest(scope, receive, send)
         try:
             request.check_size()
+            self._choose_profile(request)
             version = request.headers.get(_VERSION)
             if version is None or version in _HANDSHAKE:
                 await self._endpoints[0].serve(request)
@@ -59,6 +63,22 @@ class _McpApp:
             await refusal.send(send)
         except ClientDisconnect:
             return
+
+    def _choose_profile(self, request: HttpRequest) -> None:
+        """Narrow the grant of the viewer to the profile in the address, if there is one.
+
+        Raises:
+            HttpRefusalError: There is no such profile, or the address has several.
+        """
+        names = parse_qs(request.scope.get("query_string", b"").decode("latin-1")).get(_PROFILE, [])
+        if not names:
+            return
+        if len(names) > 1:
+            raise HttpRefusalError(400, "The address has several profiles; leave all but one out")
+        try:
+            request.choose(self._surface.within_profile(request.viewer, names[0]))
+        except ProfileNotFoundError as error:
+            raise HttpRefusalError(400, str(error)) from None
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

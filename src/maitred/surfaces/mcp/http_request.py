@@ -69,6 +69,10 @@ class HttpRequest:
         viewer = self.scope.get(VIEWER)
         return viewer if isinstance(viewer, Viewer) else None
 
+    def choose(self, viewer: Viewer) -> None:
+        """Count the request as that of another viewer: the same with a smaller part of the catalog."""
+        self.scope[VIEWER] = viewer
+
     @property
     def metadata(self) -> ServerMessageMetadata:
         """What handlers of the SDK get of the request."""

@@ -54,11 +54,11 @@ class ListTracker:
     def _now(self, kind: ListKind, viewer: Viewer) -> str:
         """A fingerprint of a list in its present version; computed once for all viewers of that list."""
         gateway = self._gateway
-        mode = gateway.mode()
-        if (of := (gateway.version, mode)) != self._of or len(self._kept) > _MOST_KEPT:
+        mode = gateway.mode(viewer)
+        if (of := gateway.version) != self._of or len(self._kept) > _MOST_KEPT:
             self._of, self._kept = of, {}
         seen_by = gateway.list_state(viewer) if kind == "tools" and mode != "menu" else None
-        key = (kind, viewer.grant.scope, seen_by, viewer.era)
+        key = (kind, mode, viewer.grant.scope, seen_by, viewer.era)
         if key not in self._kept:
             self._kept[key] = self._fingerprint(kind, viewer)
         return self._kept[key]
@@ -66,10 +66,11 @@ class ListTracker:
     def _fingerprint(self, kind: ListKind, viewer: Viewer) -> str:
         gateway = self._gateway
         entries: Sequence[object]
-        if kind == "tools" and gateway.mode() == "menu":
+        mode = gateway.mode(viewer)
+        if kind == "tools" and mode == "menu":
             entries = [gateway.index(viewer)]
         elif kind == "tools":
-            first = menu.with_categories(gateway, viewer) if gateway.mode() == "categories" else ()
+            first = menu.with_categories(gateway, viewer) if mode == "categories" else ()
             entries = [
                 *first,
                 *(

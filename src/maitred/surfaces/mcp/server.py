@@ -123,9 +123,18 @@ class McpSurface:
         A client knows of headers from its list alone. So where the list does not have every tool, a call
         without such headers needs none.
         """
-        if self._gateway.mode() != "all" and not has_headers:
+        known = viewer or self.viewers.stateless
+        if self._gateway.mode(known) != "all" and not has_headers:
             return None
-        return self._gateway.schema_of(name, viewer or self.viewers.stateless)
+        return self._gateway.schema_of(name, known)
+
+    def within_profile(self, viewer: Viewer | None, profile: str) -> Viewer:
+        """A viewer, or that of requests that name none, with the tools of a profile alone.
+
+        Raises:
+            ProfileNotFoundError: There is no such profile.
+        """
+        return self._gateway.within_profile(profile, viewer or self.viewers.stateless)
 
     @property
     def answer_s(self) -> float:

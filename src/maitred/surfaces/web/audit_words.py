@@ -42,6 +42,7 @@ ACTS: Final[Mapping[str, str]] = {
     "override.keep": "write texts for a tool",
     "override.drop": "drop texts for a tool",
     "tool.change": "decide about a tool",
+    "server.switch": "switch a server off or on",
     "settings.apply": "change the settings",
     "client.connect": "connect a client",
     "client.disconnect": "disconnect a client",

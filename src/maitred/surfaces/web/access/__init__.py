@@ -47,6 +47,7 @@ def _scope_text(scope: Scope) -> str:
         f"servers {', '.join(sorted(scope.servers))}" if scope.servers is not None else "",
         f"categories {', '.join(sorted(scope.categories))}" if scope.categories is not None else "",
         "only reading" if scope.read_only else "",
+        f"profile {', '.join(scope.profiles)}" if scope.profiles else "",
     ]
     return "; ".join(filter(None, limits)) or "everything"
 
@@ -65,6 +66,7 @@ async def view_tokens(visit: Visit) -> Mapping[str, Any]:
             for ability, text in _ABILITIES.items()
         ],
         "servers": sorted(visit.gateway.server_names(visit.viewer)),
+        "profiles": list(visit.gateway.settings.profiles),
         "categories": [  # not the groups: no scope has one
             line.category.name
             for line in visit.gateway.categories(visit.viewer).lines
@@ -115,6 +117,7 @@ async def create(visit: Visit, form: Form) -> str:
                 servers=frozenset(servers) if servers else None,
                 categories=frozenset(categories) if categories else None,
                 read_only=form.text("read_only") == "yes",
+                profiles=(profile,) if (profile := form.text("profile")) else (),
             ),
             lifetime=timedelta(**{days[lifetime[2]]: int(lifetime[1])}) if lifetime else None,
         ),

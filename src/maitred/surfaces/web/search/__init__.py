@@ -114,7 +114,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "trial": None,
         "may_keep": visit.gateway.is_allowed(visit.viewer, "configure"),
         "limits": (3, 5, 10, 20),
-        "mode": visit.gateway.mode(),
+        "mode": visit.gateway.mode(visit.viewer),
         "disclosure": visit.gateway.settings.disclosure,
     }
     if asked.phrases and not asked.narrow.faults:

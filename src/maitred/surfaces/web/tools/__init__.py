@@ -80,7 +80,7 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         "words": words,
         "only": only,
         "kinds": kinds,
-        **_agents(visit.gateway),
+        **_agents(visit),
         "found": len(chosen),
         "first": start,
         "rows": shown,
@@ -90,9 +90,9 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _agents(gateway: Gateway) -> Mapping[str, Any]:
+def _agents(visit: Visit) -> Mapping[str, Any]:
     """What agents get in their list, for a remark about it."""
-    return {"mode": gateway.mode(), "disclosure": gateway.settings.disclosure}
+    return {"mode": visit.gateway.mode(visit.viewer), "disclosure": visit.gateway.settings.disclosure}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
     return {
         "page_title": f"{tool.name} · Tools",
         "tool": tool,
-        **_agents(gateway),
+        **_agents(visit),
         "known": known,
         "brief": await _text(gateway, tool, "brief", viewer),
         "full": await _text(gateway, tool, "full", viewer),
