@@ -42,4 +42,11 @@ async def reasons_of(visit: Visit, lines: Sequence[Mapping[str, Any]]) -> Mappin
     if not digests:
         return {}
     texts = await visit.gateway.audit_answers(digests, visit.viewer)
-    return {digest: mask_text(first_sentence(one.text)) for digest, one in texts.items() if one.is_same}
+    return {digest: mask_text(_reason(one.text)) for digest, one in texts.items() if one.is_same}
+
+
+def _reason(text: str) -> str:
+    """The first sentence, with what follows it where it only announces that."""
+    first = first_sentence(text)
+    rest = text.strip().removeprefix(first).strip()
+    return f"{first} {first_sentence(rest)}" if first.endswith(":") and rest else first

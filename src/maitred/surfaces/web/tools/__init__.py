@@ -82,6 +82,7 @@ async def view_all(visit: Visit) -> Mapping[str, Any]:
         "kinds": kinds,
         **_agents(visit),
         "found": len(chosen),
+        "off": sum(not row.choice.enabled for row in chosen),
         "first": start,
         "rows": shown,
         "tokens": sum(row.tool.cost_tokens for row in chosen if row.choice.enabled or only == "off"),
