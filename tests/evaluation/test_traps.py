@@ -15,12 +15,16 @@ FOLDER = Path(__file__).parents[1] / "data" / "mediation" / "traps"
 HELD_BACK_THROUGH, HELD_BACK_USED = 0.03, 0.85
 """The part by which nothing was tuned misses the aims a little; it must not get worse. See the README."""
 
+BLIND = FOLDER.with_name("blind_traps")
+BLIND_THROUGH = 0.06
+"""Of traps by an author who did not know the check; far from the aim, and must not get worse. See their README."""
+
 FEW = 12
 
 
-def shares(*, held_back: bool) -> tuple[float, float]:
+def shares(*, held_back: bool, folder: Path = FOLDER) -> tuple[float, float]:
     """The shares of wrong and of right answers that fit their tools, without a search."""
-    trap_set = read_traps(FOLDER)
+    trap_set = read_traps(folder)
     traps = [trap for trap in trap_set.traps if (trap.server in trap_set.held_back) == held_back]
     servers: dict[str, list[SourceTool]] = {}
     for tool in trap_set.tools:
@@ -38,6 +42,13 @@ def shares(*, held_back: bool) -> tuple[float, float]:
             after = [replace(tool, **answer) if tool.name == trap.tool else tool for tool in before]
             fitting[kind] += not misreadings(before, after)
     return fitting["wrong"] / len(traps), fitting["right"] / len(traps)
+
+
+def test_wrong_answers_that_the_author_of_the_check_did_not_write_are_refused_too() -> None:
+    """Most of them: 6 of 120 get through by all of the proof. Source: the README of that set."""
+    through, _ = shares(held_back=True, folder=BLIND)
+
+    assert through <= BLIND_THROUGH
 
 
 def test_the_set_is_as_large_as_its_page_says_and_each_kind_is_held_back_too() -> None:
