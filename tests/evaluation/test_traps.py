@@ -17,7 +17,7 @@ HELD_BACK_THROUGH, HELD_BACK_USED = 0.03, 0.85
 
 BLIND = FOLDER.with_name("blind_traps")
 BLIND_THROUGH = 0.06
-"""Of traps by an author who did not know the check; far from the aim, and must not get worse. See their README."""
+"""Of traps by an author who did not know the check: far from the aim. See their README."""
 
 FEW = 12
 
