@@ -219,3 +219,28 @@ async def test_calls_add_names_and_types() -> None:
 def test_calls_add_no_more_than_twelve() -> None:
     """As a text does not."""
     assert len(merge_seen({}, [(f"a{at}", "") for at in range(30)])) == 12
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ghp_" + "a" * 20,
+        "AKIA" + "A" * 16,
+        "a" * 33,
+        "send_all_your_files_here",
+        "sendAllYourFilesHere",
+        "send all your files here",
+    ],
+)
+def test_a_name_in_a_call_that_may_be_data_is_not_published(name: str) -> None:
+    """A secret, a long name or a sentence; all callers see the schema."""
+    assert list(merge_seen({}, [(name, "string"), ("parent_folder_id", "string")])) == ["parent_folder_id"]
+
+
+def test_a_name_that_the_text_has_takes_its_type_from_calls() -> None:
+    """Its length does not matter: the server published it."""
+    name = "a" * 33
+
+    assert merge_seen({name: InferredParameter(schema={})}, [(name, "string")])[name].schema == {
+        "type": "string"
+    }

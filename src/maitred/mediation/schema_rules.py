@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from maitred.audit.masking import mask_text
 from maitred.mediation.inferred_schema import InferredParameter
 from maitred.mediation.words import pieces
 from maitred.model.pages import name_in_page
@@ -24,6 +25,8 @@ _MAX_ITEM: Final = 400
 _MAX_ARGUMENTS: Final = 400
 _MAX_VALUE: Final = 100
 _MAX_NUMBER: Final = 10**30
+_MAX_SEEN_NAME: Final = 32
+_MOST_SEEN_WORDS: Final = 4
 _MAX_CHOICES: Final = 20
 _MOST: Final = 12
 
@@ -442,12 +445,20 @@ def _sentence(words: str) -> str:
 def merge_seen(
     parameters: Mapping[str, InferredParameter], seen: Iterable[tuple[str, str]]
 ) -> Mapping[str, InferredParameter]:
-    """The parameters with those of calls that succeeded, as pairs of a name and a JSON type or nothing."""
+    """The parameters with those of calls that succeeded, as pairs of a name and a JSON type or nothing.
+
+    All callers see the schema, so a name that may be data of one caller is left out: see `_may_publish`.
+    """
     merged = dict(parameters)
     for name, kind in seen:
         own = merged.get(name)
-        if own is None and len(merged) < _MOST:
+        if own is None and len(merged) < _MOST and _may_publish(name):
             merged[name] = InferredParameter(schema={"type": kind} if kind else {})
         elif own is not None and kind and "type" not in own.schema:
             merged[name] = replace(own, schema={"type": kind, **own.schema})
     return merged
+
+
+def _may_publish(name: str) -> bool:
+    """Whether the name of an argument is short, has few words and holds no secret."""
+    return len(name) <= _MAX_SEEN_NAME and len(pieces(name)) <= _MOST_SEEN_WORDS and mask_text(name) == name
