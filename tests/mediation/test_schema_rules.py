@@ -97,8 +97,9 @@ async def enhanced(tool: SourceTool, **seen: Mapping[str, str]) -> EnhancedTool 
         ("a" * 60 + "(" + "x" * 300) * 11,
         "a" * 4_000,
         "f1(" * 1_300,
+        "`a` is a " * 440,
     ],
-    ids=["blanks", "wide blanks", "default", "digits", "brackets", "letters", "calls"],
+    ids=["blanks", "wide blanks", "default", "digits", "brackets", "letters", "calls", "ticks"],
 )
 def test_no_text_makes_the_rules_slow(text: str) -> None:
     """A hundred such descriptions take seconds; where each run is read again from each place, minutes."""

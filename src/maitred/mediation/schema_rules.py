@@ -108,7 +108,7 @@ _REQUIRED = re.compile(
     re.IGNORECASE,
 )
 _IS_SAID = re.compile(
-    r"\s+(?:is one of|must be|is required|is optional|defaults? to|is a|is an)\b[^;\n]*", re.IGNORECASE
+    r"\s+(?:is one of|must be|is required|is optional|defaults? to|is a|is an)\b[^;\n]{0,400}", re.IGNORECASE
 )
 
 
