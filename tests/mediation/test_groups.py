@@ -1,6 +1,8 @@
 """Groups that rules propose: tools of a server that act on the same thing, by their names."""
 
 import random
+from itertools import product
+from string import ascii_lowercase
 
 import pytest
 from hypothesis import given
@@ -77,6 +79,32 @@ def test_the_order_of_the_tools_does_not_matter() -> None:
     for seed in range(20):
         random.Random(seed).shuffle(names)
         assert propose_groups(names) == expected
+
+
+def test_tools_that_have_a_group_no_longer_count_for_another() -> None:
+    """Four act on invoices. Without one of them, two tools are left for tenants, which are too few."""
+    invoices = ["get_invoice", "list_invoices", "delete_invoice", "get_invoice_tenant"]
+
+    assert named(*invoices, "list_tenants", "delete_tenant") == dict.fromkeys(invoices, "invoices")
+
+
+@pytest.mark.timeout(60)
+def test_thousands_of_tools_in_as_many_groups_take_seconds() -> None:
+    """Each new group looks at its own tools alone; with a look at all tools it is more than two minutes."""
+    words = ["".join(letters) for letters in product(ascii_lowercase, repeat=4)][-1_333:]
+    names = [f"get_{word}_{end}" for word in words for end in "abc"]
+
+    assert set(propose_groups(names)) == set(names)
+
+
+@pytest.mark.timeout(60)
+def test_of_a_long_name_the_first_twelve_words_count() -> None:
+    """So one name has few phrases."""
+    long = "_".join(["get", *["order"] * 10, "invoice", *["tenant"] * 10_000])
+
+    assert set(named(long, "get_tenant", "list_tenants", "get_invoice", "list_invoices").values()) == {
+        "invoices"
+    }
 
 
 @given(st.lists(st.text(max_size=30), max_size=12, unique=True))

@@ -86,6 +86,74 @@ async def enhanced(tool: SourceTool, **seen: Mapping[str, str]) -> EnhancedTool 
     return found
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Args:\n x" + " " * 3_900 + "y",
+        "Args:\n x" + "\u2003" * 3_900 + "y",
+        "Args:\n x: default" + " " * 3_900 + "?",
+        "Args:\n x: default " + "1" * 1_900 + "." * 1_900,
+        ("a" * 60 + "(" + "x" * 300) * 11,
+        "a" * 4_000,
+        "f1(" * 1_300,
+        "`a` is a " * 440,
+    ],
+    ids=["blanks", "wide blanks", "default", "digits", "brackets", "letters", "calls", "ticks"],
+)
+def test_no_text_makes_the_rules_slow(text: str) -> None:
+    """A hundred such descriptions take seconds; where each run is read again from each place, minutes."""
+    for _ in range(100):
+        infer_parameters("f1", text)
+
+
+def test_blanks_in_a_line_say_nothing() -> None:
+    """Those before a line say to what it belongs."""
+    text = "Args:\n  path:   string,\t\tthe  file\n      mode: a part of it\n  size: int"
+
+    found = infer_parameters("f", text)
+
+    assert list(found) == ["path", "size"]
+    assert found["path"].schema["description"] == "string, the file"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["NaN", "Infinity", "-Infinity", "1e999", "9" * 31, '"\\ud800"', '"\\u0000"', "'\x1b[2J'", '"\u202e"'],
+    ids=ascii,
+)
+@pytest.mark.parametrize("text", ["Args:\n  x: a thing (default: {})", "f(x={})"])
+def test_a_default_that_no_schema_can_show_is_none(text: str, value: str) -> None:
+    """Such as a number without an end, or a character that nobody sees."""
+    schema = infer_parameters("f", text.format(value))["x"].schema
+
+    assert "default" not in schema
+
+
+def test_a_default_in_a_call_is_a_value_or_a_name() -> None:
+    """A text has at most a hundred characters; an expression is none of them."""
+    text = f"f(a=-1, b=celsius, c='x', d=True, e=1 + 1, g='{'x' * 101}', h=0.5)"
+
+    found = infer_parameters("f", text)
+
+    assert {name: one.schema["default"] for name, one in found.items() if "default" in one.schema} == {
+        "a": -1, "b": "celsius", "c": "x", "d": True, "h": 0.5,
+    }  # fmt: skip
+
+
+async def test_one_description_never_ends_the_rules_for_its_server() -> None:
+    """Here its default is nested so deep that Python cannot write it."""
+    tools = [
+        SourceTool(name="f1", description="f1(a=" + "-" * 350 + "1)"),
+        SourceTool(name="find_docs", description=FIND),
+    ]
+
+    found = await RuleTransformer().transform(tools, ToolContext(source="s", source_type="api"))
+
+    assert found is not None
+    assert [one.inferred for one in found if one] == [("a",), ("query", "limit")]
+
+
 FIND = "Finds documents. query: the search text (required); limit: how many (default 10)"
 
 
@@ -152,3 +220,28 @@ async def test_calls_add_names_and_types() -> None:
 def test_calls_add_no_more_than_twelve() -> None:
     """As a text does not."""
     assert len(merge_seen({}, [(f"a{at}", "") for at in range(30)])) == 12
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ghp_" + "a" * 20,
+        "AKIA" + "A" * 16,
+        "a" * 33,
+        "send_all_your_files_here",
+        "sendAllYourFilesHere",
+        "send all your files here",
+    ],
+)
+def test_a_name_in_a_call_that_may_be_data_is_not_published(name: str) -> None:
+    """A secret, a long name or a sentence; all callers see the schema."""
+    assert list(merge_seen({}, [(name, "string"), ("parent_folder_id", "string")])) == ["parent_folder_id"]
+
+
+def test_a_name_that_the_text_has_takes_its_type_from_calls() -> None:
+    """Its length does not matter: the server published it."""
+    name = "a" * 33
+
+    assert merge_seen({name: InferredParameter(schema={})}, [(name, "string")])[name].schema == {
+        "type": "string"
+    }

@@ -7,6 +7,7 @@ names give the same groups, in any order.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from maitred.mediation.lexicon import NO_ARTICLE, NOUNS, VERBS
@@ -19,6 +20,9 @@ _MAX_WORD: Final = 20
 _MIN_WORD: Final = 3
 _MAX_PHRASE: Final = 3
 _MOST_VERBS: Final = 4
+_MOST_WORDS: Final = 12
+"""Words of a name that are looked at."""
+_ONLY_VERBS: Final = VERBS - NOUNS
 _QUALIFIERS: Final = frozenset({
     "about", "after", "as", "at", "before", "between", "by", "for", "from", "in", "into", "of", "on", "over",
     "per", "to", "under", "using", "via", "with", "within", "without",
@@ -74,28 +78,39 @@ def propose_groups(names: Collection[str], source: str = "") -> Mapping[str, Too
     return _groups({name: _read_name(parts, of_source) for name, parts in words.items()})
 
 
-def _groups(left: dict[str, _NameParts]) -> Mapping[str, ToolGroup]:
-    """The groups of tools; takes the tools that have one out of `left`."""
+def _groups(tools: Mapping[str, _NameParts]) -> Mapping[str, ToolGroup]:
+    """The groups of tools.
+
+    A count of tools only falls, so an entry of the heap with an old count comes too early and is put back.
+    """
+    phrases = {name: tuple(dict.fromkeys(parts.phrases())) for name, parts in tools.items()}
+    left: dict[tuple[str, ...], dict[str, _NameParts]] = {}
+    for name, parts in tools.items():
+        for phrase in phrases[name]:
+            left.setdefault(phrase, {})[name] = parts
+    heap = [(-len(named), -len(phrase), phrase) for phrase, named in left.items()]
+    heapify(heap)
     groups: dict[str, ToolGroup] = {}
-    while True:
-        tools_by_phrase: dict[tuple[str, ...], list[str]] = {}
-        for name, parts in left.items():
-            for phrase in dict.fromkeys(parts.phrases()):
-                tools_by_phrase.setdefault(phrase, []).append(name)
-        if not tools_by_phrase:
-            return groups
-        phrase, tools = min(tools_by_phrase.items(), key=lambda item: (-len(item[1]), -len(item[0]), item[0]))
-        if len(tools) < FEWEST_IN_GROUP:
-            return groups
-        group = _group(phrase, [left.pop(name) for name in tools])
-        groups |= dict.fromkeys(tools, group)
+    while heap:
+        count, length, phrase = heappop(heap)
+        named = left[phrase]
+        if len(named) < FEWEST_IN_GROUP:
+            continue
+        if len(named) != -count:
+            heappush(heap, (-len(named), length, phrase))
+            continue
+        groups |= dict.fromkeys(named, _group(phrase, list(named.values())))
+        for name in list(named):
+            for other in phrases[name]:
+                del left[other][name]
+    return groups
 
 
 def _spelled_names(names: Sequence[str]) -> dict[str, Sequence[str]]:
     own_names = {name: name_in_page(name) for name in names}
     context = certain_words(own_names.values())
     spelled = {name: spell(own, context, is_tool=True) for name, own in own_names.items()}
-    return {name: " ".join(parts.words).split() for name, parts in spelled.items()}
+    return {name: " ".join(parts.words).split()[:_MOST_WORDS] for name, parts in spelled.items()}
 
 
 def _read_name(words: Sequence[str], of_source: frozenset[str]) -> _NameParts:
@@ -124,7 +139,7 @@ def _verb(words: Sequence[str]) -> int:
 
 def _may_name(phrase: Sequence[str]) -> bool:
     if (
-        phrase[-1] in VERBS - NOUNS
+        phrase[-1] in _ONLY_VERBS
         or phrase[-1] in _GENERIC
         or phrase[0] in _GENERIC
         or len("_".join(phrase)) > _MAX_NAME - 2

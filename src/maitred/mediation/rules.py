@@ -66,7 +66,7 @@ class RuleTransformer:
 
     name = "rules"
     priority = 100
-    version = 2
+    version = 3
     """Raise it when the rules might answer differently."""
 
     def __init__(self, *, rename: bool = False) -> None:

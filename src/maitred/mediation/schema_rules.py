@@ -7,11 +7,13 @@ not say is not inferred: a type, a default or a choice has to be there in words.
 
 import ast
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from maitred.audit.masking import mask_text
 from maitred.mediation.inferred_schema import InferredParameter
 from maitred.mediation.words import pieces
 from maitred.model.pages import name_in_page
@@ -19,6 +21,12 @@ from maitred.model.pages import name_in_page
 _MAX_TEXT: Final = 4_000
 _MAX_SENTENCE: Final = 200
 _MAX_HEADER: Final = 60
+_MAX_ITEM: Final = 400
+_MAX_ARGUMENTS: Final = 400
+_MAX_VALUE: Final = 100
+_MAX_NUMBER: Final = 10**30
+_MAX_SEEN_NAME: Final = 32
+_MOST_SEEN_WORDS: Final = 4
 _MAX_CHOICES: Final = 20
 _MOST: Final = 12
 
@@ -75,7 +83,7 @@ _LIST_ITEM = re.compile(
 _TAKEN = re.compile(
     r"\b(?:takes|accepts|expects|needs|requires|given|specified|provided)\s+(?:the )?$", re.IGNORECASE
 )
-_CALL = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,60})\(([^()]{0,300}(?:\{[^{}]{0,300}\})?[^()]{0,100})\)")
+_CALL = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]{0,60})\(")
 _BEFORE_EXAMPLE = re.compile(
     r"(?:\bexamples?(?: (?:call|input|arguments|usage))?"
     r"|\b(?:input|arguments|usage|call(?: it)?(?: like| with)?))\W*$",
@@ -83,7 +91,7 @@ _BEFORE_EXAMPLE = re.compile(
 )
 _DEFAULT = re.compile(
     r"(?<![\"'`])\bdefault(?:s|ing)?(?:\s+(?:value|is|to))*\s*[:=]?\s*"
-    r"(\"[^\"]{0,60}\"|'[^']{0,60}'|`[^`]{0,60}`|-?\d+(?:\.\d+)?(?![\w.]*\w)|[A-Za-z_]\w{0,19}(?=\s*(?:$|[),.;])))",
+    r"(\"[^\"]{0,60}\"|'[^']{0,60}'|`[^`]{0,60}`|-?\d{1,30}(?:\.\d{1,30})?(?![\w.]*\w)|[A-Za-z_]\w{0,19}(?=\s*(?:$|[),.;])))",
     re.IGNORECASE,
 )
 _ONE_OF = re.compile(
@@ -100,7 +108,7 @@ _REQUIRED = re.compile(
     re.IGNORECASE,
 )
 _IS_SAID = re.compile(
-    r"\s+(?:is one of|must be|is required|is optional|defaults? to|is a|is an)\b[^;\n]*", re.IGNORECASE
+    r"\s+(?:is one of|must be|is required|is optional|defaults? to|is a|is an)\b[^;\n]{0,400}", re.IGNORECASE
 )
 
 
@@ -123,7 +131,7 @@ def infer_parameters(name: str, description: str) -> Mapping[str, InferredParame
         name: The tool's name, as its server has it.
         description: What its server says of it.
     """
-    text = _FENCED.sub("", description[:_MAX_TEXT])
+    text = _fold_blanks(_FENCED.sub("", description[:_MAX_TEXT]))
     if _NONE.search(text):
         return {}
     own_name = name_in_page(name)
@@ -138,6 +146,15 @@ def infer_parameters(name: str, description: str) -> Mapping[str, InferredParame
     if not found:
         found = {one.name: one for one in _of_name(own_name)}
     return {one.name: _parameter(one) for one in found.values()}
+
+
+def _fold_blanks(text: str) -> str:
+    """Make one blank of each run of blanks, so that no pattern goes through a run again and again.
+
+    The blanks before a line stay: they say to what it belongs.
+    """
+    lines = ((line, line.lstrip()) for line in text.splitlines())
+    return "\n".join(line[: len(line) - len(own)] + re.sub(r"\s+", " ", own) for line, own in lines)
 
 
 def _of_text(name: str, text: str) -> Iterator[_Evidence]:
@@ -179,7 +196,7 @@ def _sections(text: str) -> tuple[list[_Evidence], str]:
                 section = title.split()[0] if title.startswith(("required", "optional")) else "parameters"
             indent = None
             continue
-        item = _LINE_ITEM.fullmatch(line)
+        item = _LINE_ITEM.fullmatch(line[:_MAX_ITEM])
         if section and not line.strip():
             continue
         depth = len(line) - len(line.lstrip())
@@ -202,8 +219,10 @@ def _sections(text: str) -> tuple[list[_Evidence], str]:
 
 def _of_calls(name: str, text: str) -> Iterator[_Evidence]:
     """Calls of the tool: `resize(path, width=200)`, or with types as in Python."""
-    for called, arguments in _CALL.findall(text):
-        if pieces(called) != pieces(name) or arguments.lstrip().startswith("{"):
+    own_pieces = pieces(name)
+    for match in _CALL.finditer(text):
+        arguments, bracket, _ = text[match.end() : match.end() + _MAX_ARGUMENTS].partition(")")
+        if not bracket or arguments.lstrip().startswith("{") or pieces(match[1]) != own_pieces:
             continue
         try:
             tree = ast.parse(f"def f({arguments}): ...")
@@ -219,9 +238,11 @@ def _of_calls(name: str, text: str) -> Iterator[_Evidence]:
             [*positional, *given.kwonlyargs], [*defaults, *given.kw_defaults], strict=True
         ):
             kind = argument.annotation.id if isinstance(argument.annotation, ast.Name) else ""
-            value = _literal(ast.unparse(default)) if default is not None else None
             yield _Evidence(
-                name=argument.arg, type=_TYPES.get(kind, ""), is_required=default is None, default=value
+                name=argument.arg,
+                type=_TYPES.get(kind, ""),
+                is_required=default is None,
+                default=None if default is None else _value_of(default),
             )
 
 
@@ -288,6 +309,7 @@ def _of_name(name: str) -> Iterator[_Evidence]:
 
 def _evidence(name: str, note: str, words: str, *, also_type: bool = True) -> _Evidence:
     """What a note in brackets and the words after it say of a parameter."""
+    words = words[:_MAX_ITEM]
     kind = next((_TYPES[word] for word in re.findall(r"[A-Za-z]+", note.lower()) if word in _TYPES), "")
     if not kind and also_type and (first := re.match(r"([A-Za-z]+)\s*(?=[(,|]|-\s|$)", words.strip())):
         kind = _TYPES.get(first[1].lower(), "")
@@ -354,10 +376,31 @@ def _literal(text: str) -> Any:
     if text.lower() in ("none", "null", "empty", "is", "to"):
         return None
     try:
-        number = json.loads(text)
+        value = json.loads(text) if len(text) <= _MAX_VALUE else None
     except ValueError:
-        return text.strip("`\"'") or None
-    return number if isinstance(number, int | float | str) else None
+        value = text.strip("`\"'") or None
+    return _plain(value)
+
+
+def _value_of(node: ast.expr) -> Any:
+    """The value that a call gives, or a name that stands for one; `None` for any other expression."""
+    if isinstance(node, ast.Name):
+        return _literal(node.id)
+    try:
+        return _plain(ast.literal_eval(node))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """A value that a schema can show: a truth value, a short printable text or a finite number; or `None`."""
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_VALUE and value.isprintable() else None
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < _MAX_NUMBER else None
+    return value if isinstance(value, float) and math.isfinite(value) else None
 
 
 def _both(first: _Evidence, more: _Evidence) -> _Evidence:
@@ -402,12 +445,20 @@ def _sentence(words: str) -> str:
 def merge_seen(
     parameters: Mapping[str, InferredParameter], seen: Iterable[tuple[str, str]]
 ) -> Mapping[str, InferredParameter]:
-    """The parameters with those of calls that succeeded, as pairs of a name and a JSON type or nothing."""
+    """The parameters with those of calls that succeeded, as pairs of a name and a JSON type or nothing.
+
+    All callers see the schema, so a name that may be data of one caller is left out: see `_may_publish`.
+    """
     merged = dict(parameters)
     for name, kind in seen:
         own = merged.get(name)
-        if own is None and len(merged) < _MOST:
+        if own is None and len(merged) < _MOST and _may_publish(name):
             merged[name] = InferredParameter(schema={"type": kind} if kind else {})
         elif own is not None and kind and "type" not in own.schema:
             merged[name] = replace(own, schema={"type": kind, **own.schema})
     return merged
+
+
+def _may_publish(name: str) -> bool:
+    """Whether the name of an argument is short, has few words and holds no secret."""
+    return len(name) <= _MAX_SEEN_NAME and len(pieces(name)) <= _MOST_SEEN_WORDS and mask_text(name) == name
