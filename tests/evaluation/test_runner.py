@@ -85,7 +85,8 @@ async def test_no_server_is_started_for_a_stocked_catalog() -> None:
             visible = gateway.visible_tools(LOCAL_USER)
 
     assert {one.name: one.tools for one in status} == {"mail": 2, "git": 1, NO_SERVER: 2}
-    assert all(one.health.starts == 0 and not one.withheld for one in status)
+    assert all(one.health.pid is None and not one.withheld for one in status)
+    assert {one.health.fault for one in status} == {"program_missing"}
     assert len(visible) == len(SMALL)
 
 

@@ -119,11 +119,12 @@ GIVEN: Final[Mapping[str, Any]] = {
     "caller": NOT_ASKED,
     "request_id": "r1",
     "profile": "review",
+    "client": "cursor",
     "enabled": False,
 }
 """A value for each parameter without default, by its name."""
 OF_SERVERS: Final = {"watched_server"}
-KINDS: Final[Mapping[str, Any]] = {"offers.complete": "prompt"}
+KINDS: Final[Mapping[str, Any]] = {"offers.complete": "prompt", "plan_client_file": "connect"}
 
 
 @pytest.fixture

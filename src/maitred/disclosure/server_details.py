@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from maitred.model.servers import Cage, ServerSpec
-from maitred.model.transports import transport_kind
+from maitred.model.transports import TRANSPORTS, transport_kind
 
 _CORE = 1_000_000_000
 
@@ -41,6 +41,8 @@ def server_details(spec: ServerSpec, *, jails_programs: bool) -> Mapping[str, An
 
 def isolation_of(spec: ServerSpec, *, jails_programs: bool) -> str:
     """Return in what the processes of a server run, also before it starts: `jail`, `container`, or empty."""
+    if spec.transport not in TRANSPORTS:  # it never starts
+        return ""
     return _isolation(spec, jails_programs=jails_programs)[0]
 
 

@@ -141,7 +141,7 @@ async def test_find_out_why_the_agent_did_not_find_a_tool(person: httpx2.AsyncCl
     )
     assert re.search(r"who wrote this line of code \S+ 1 ", tried)
     assert "No tool beside it loses a place" in tried
-    assert "Nothing is saved" in tried
+    assert "It saves nothing, and shows no agent what is typed here." in tried
 
 
 async def test_undo_a_text_that_made_search_worse(house: House, person: httpx2.AsyncClient) -> None:
