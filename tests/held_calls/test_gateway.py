@@ -292,6 +292,8 @@ async def test_the_same_call_again_joins_the_one_whose_caller_left(tmp_path: Pat
         async with calling(gateway, MUCH) as (call, held):
             call.scope.cancel()
         again = replace(ANN, connection="2", client="terminal")
+        async with calling(gateway, MUCH, viewer=again) as (call, _):
+            call.scope.cancel()  # what it lost by joining, it does not get back by joining again
         async with calling(gateway, MUCH, viewer=again) as (_, other):
             [now] = await gateway.held_calls(LOCAL_USER)
             assert now.id == other.id == held.id

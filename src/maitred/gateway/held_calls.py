@@ -308,13 +308,14 @@ class HeldCallService:
     async def _join(self, call: Call, waiter: Waiter, left: HeldCall) -> bool:
         """Wait with a call whose client left, under its id; false if it does not wait any more.
 
-        The inbox then has the call once, and neither caller's time is cut short. Who has read the first one
-        may decide on this call only, unless it is of the same session.
+        The inbox then has the call once, and neither caller's time is cut short. A person may have read the
+        call of another session. So once another session joins, the call can only be approved or refused alone.
         """
         held = waiter.held
         until = max(held.expires_at, left.expires_at)
-        lasting = held.choices if held.session == left.session else _alone(held.choices)
-        joined = replace(held, id=left.id, held_at=left.held_at, expires_at=until, choices=lasting)
+        allowed = left.choices if held.session == left.session else _alone(left.choices)
+        choices = tuple(one for one in held.choices if one in allowed)
+        joined = replace(held, id=left.id, held_at=left.held_at, expires_at=until, choices=choices)
         with anyio.CancelScope(shield=True):  # what is in the database is also in the inbox
             try:
                 if not await self._store.join(joined):  # a person decided meanwhile
