@@ -67,7 +67,7 @@ class Grouper:
             elif declared_category(tool) is None:  # a server's own heading goes before that of rules
                 left.append(tool)
         sizes = Counter(group.name for group in proposed.values())
-        few = [key for key, group in proposed.items() if sizes[group.name] < FEWEST_IN_GROUP]
+        few = {key for key, group in proposed.items() if sizes[group.name] < FEWEST_IN_GROUP}
         left += [tool for tool in tools if tool.key in few]
         proposed = {key: group for key, group in proposed.items() if key not in few}
         proposed |= self._by_rules(left)

@@ -309,7 +309,7 @@ class HeldCallService:
         """Wait with a call whose client left, under its id; false if it does not wait any more.
 
         The inbox then has the call once, and neither caller's time is cut short. A person may have read the
-        call of another session. So once another session joins, the call can only be approved or refused alone.
+        call of another session. So after another session joined, it can only be approved or refused alone.
         """
         held = waiter.held
         until = max(held.expires_at, left.expires_at)

@@ -133,7 +133,7 @@ async def test_each_block_can_be_pasted_as_it_is(house: House) -> None:
             assert str(Path(sys.executable).with_name("maitred")) in plain or sys.executable in plain
     for client in CLIENTS:
         for file in client.files:
-            assert file.shown in html.unescape(text) or not file.is_written
+            assert file.path_text in html.unescape(text) or not file.is_written
 
 
 async def test_no_block_and_no_page_has_a_token(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class ClientFile:
         yield from sorted(Path(*parts[:first]).glob("/".join(parts[first:])))
 
     @property
-    def shown(self) -> str:
+    def path_text(self) -> str:
         """The path as a person reads it."""
         variable = _ROOT.match(self.path)
         if self.platforms == ("win32",):

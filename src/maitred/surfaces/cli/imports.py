@@ -218,7 +218,7 @@ def _choose(looked: _Looked, path: Path) -> list[ClientServer]:
         if not answer:
             return []
         try:
-            chosen = _meant(looked, answer)
+            chosen = _servers_of_answer(looked, answer)
         except ConfigError as error:
             fail(error)
             continue
@@ -227,7 +227,7 @@ def _choose(looked: _Looked, path: Path) -> list[ClientServer]:
         return chosen
 
 
-def _meant(looked: _Looked, answer: str) -> list[ClientServer]:
+def _servers_of_answer(looked: _Looked, answer: str) -> list[ClientServer]:
     """The servers of an answer; names may contain spaces if commas separate them."""
     if answer in ("all", "none"):
         return looked.new if answer == "all" else []

@@ -77,7 +77,7 @@ def _switch(names: Sequence[str], config: ConfigOption, *, enabled: bool, as_jso
     settings, viewer = prepare(config)
     acting(settings, "configure")
     path = config_path(config)
-    wanted = list(dict.fromkeys(run(lambda: _meant(settings, names, viewer))))
+    wanted = list(dict.fromkeys(run(lambda: _find_all(settings, names, viewer))))
     wanted.sort(key=lambda one: bool(one.tool))  # servers come first, as the editor answers
     servers = [one.server for one in wanted if not one.tool]
     tools = [ToolKey(server=one.server, name=one.tool) for one in wanted if one.tool]
@@ -92,7 +92,7 @@ def _switch(names: Sequence[str], config: ConfigOption, *, enabled: bool, as_jso
         out.print(Text(said))
 
 
-async def _meant(settings: Settings, names: Sequence[str], viewer: Viewer) -> list[_Switch]:
+async def _find_all(settings: Settings, names: Sequence[str], viewer: Viewer) -> list[_Switch]:
     """The servers and tools that some names mean; the whole name of a server means the server.
 
     Raises:
