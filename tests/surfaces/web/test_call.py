@@ -129,6 +129,17 @@ async def test_all_arguments_can_be_one_object(person: httpx2.AsyncClient) -> No
         assert "All arguments together" in words_of((await call(person, whole=text)).text)
 
 
+async def test_json_that_cannot_be_read_is_told_beside_its_field(person: httpx2.AsyncClient) -> None:
+    """A comma too much was told as "is not of type object", which sent people to the schema."""
+    answer = await call(person, amount="1", card='{"number": 1,}')
+    read = words_of(answer.text)
+    assert "The arguments cannot be read, so the tool was not called." in read
+    wrong = re.findall(r'class="field-fault" id="[^"]+">(.*?)</p>', answer.text)
+    assert len(wrong) == 1
+    assert "this is not JSON" in wrong[0]
+    assert '{"number": 1,}' in html.unescape(answer.text)
+
+
 async def test_json_without_end_is_a_fault_of_the_person(person: httpx2.AsyncClient) -> None:
     """In one field, in all arguments together, and in the text that a server answers with."""
     for deep in ("[" * 100_000, "[" * 300 + "]" * 300):

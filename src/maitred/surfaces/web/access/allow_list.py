@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from maitred.errors import AllowPatternError
 from maitred.gateway import ALLOW_KINDS
 from maitred.surfaces.web.screen import Form, Visit, url_of
 
 _MOST_CHANGES: Final = 200
+_MOST_TYPED: Final = 500
 _MEANINGS: Final[Mapping[str, str]] = {
     "images": "images that are approved by themselves with their digest",
     "trusted_images": "images that are approved by themselves by tag, too",
@@ -26,14 +28,19 @@ async def view_allow_list(visit: Visit) -> Mapping[str, Any]:
         "kinds": [(kind, f"{kind}: {_MEANINGS[kind]}") for kind in ALLOW_KINDS],
         "changes": list(reversed(changes))[:_MOST_CHANGES],
         "total": len(changes),
+        "typed": {name: visit.query.text(name)[:_MOST_TYPED] for name in ("kind", "pattern", "why")},
     }
 
 
 async def add_pattern(visit: Visit, form: Form) -> str:
-    """Add a pattern; the next registration is judged by it."""
-    made = await visit.gateway.add_allow_pattern(
-        form.text("kind"), form.text("pattern"), why=form.text("why"), viewer=visit.viewer
-    )
+    """Add a pattern; the next registration is judged by it. What is refused stays in the form."""
+    typed = {name: form.text(name) for name in ("kind", "pattern", "why")}
+    try:
+        made = await visit.gateway.add_allow_pattern(**typed, viewer=visit.viewer)
+    except AllowPatternError as error:
+        visit.notify(str(error), "fault")
+        kept = {name: text[:_MOST_TYPED] for name, text in typed.items()}
+        return url_of("access", "allow", **kept) + "#add-title"
     visit.notify(f"{made.pattern} is in {made.kind} now. It counts for registrations from now on.")
     return url_of("access", "allow")
 

@@ -19,8 +19,9 @@ from maitred.errors import BusyError, MaitredError
 from maitred.gateway import Gateway
 from maitred.model.held_calls import CallDecision, HeldCall
 from maitred.model.tools import Tool, ToolCall
-from maitred.surfaces.web.call.run import ArgumentsTextError, CallOutcome, CallRun
+from maitred.surfaces.web.call.run import CallOutcome, CallRun
 from maitred.surfaces.web.call.schema_form import (
+    ArgumentsTextError,
     arguments_of,
     fields_of,
     is_about,

@@ -15,6 +15,7 @@ import anyio
 from maitred.errors import ArgumentsError, MaitredError
 from maitred.gateway import UnaskedCaller
 from maitred.model.held_calls import HeldCall
+from maitred.surfaces.web.call.schema_form import ArgumentsTextError
 
 BROKEN: Final = (
     "The call ended without an answer: maitred ends, or has a fault that is in its log."
@@ -31,10 +32,6 @@ class CallOutcome:
     fault: str = ""
     faults: Sequence[str] = ()
     ms: float = 0.0
-
-
-class ArgumentsTextError(Exception):
-    """What was typed as all arguments is no JSON object."""
 
 
 class CallRun(UnaskedCaller):
@@ -91,7 +88,9 @@ class CallRun(UnaskedCaller):
         except ArgumentsError as error:
             text = "The arguments do not fit, so the tool was not called."
             about |= {"faults": error.faults, "fault": text}
-        except (MaitredError, ArgumentsTextError) as error:
+        except ArgumentsTextError as error:
+            about |= {"faults": error.faults, "fault": str(error)}
+        except MaitredError as error:
             about["fault"] = str(error)
         return CallOutcome(ms=(time.perf_counter() - started) * 1e3, **about)
 

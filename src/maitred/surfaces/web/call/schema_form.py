@@ -43,6 +43,14 @@ _LIMITS: Final = {
 }
 
 
+class ArgumentsTextError(Exception):
+    """What was typed as arguments cannot be read; `faults` begin with the argument that they are about."""
+
+    def __init__(self, text: str, faults: Sequence[str] = ()) -> None:
+        self.faults = faults
+        super().__init__(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ArgumentField:
     """One argument: `choices` are its values as JSON, `hint` says its type, limits and default."""
@@ -135,9 +143,21 @@ def typed_values(form: Form) -> Mapping[str, str]:
 
 
 def arguments_of(typed: Mapping[str, str], schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The arguments that the typed texts mean."""
+    """The arguments that the typed texts mean.
+
+    Raises:
+        ArgumentsTextError: A text that begins like an object or a list is no JSON.
+    """
     fields = {one.name: one for one in fields_of(schema, {}, ())}
-    return {name: _value(text, fields.get(name)) for name, text in typed.items()}
+    found, faults = dict[str, Any](), list[str]()
+    for name, text in typed.items():
+        try:
+            found[name] = _value(text, fields.get(name))
+        except ValueError as error:
+            faults.append(f"{name}: this is not JSON: {error}")
+    if faults:
+        raise ArgumentsTextError("The arguments cannot be read, so the tool was not called.", faults)
+    return found
 
 
 def _value(text: str, field: ArgumentField | None) -> Any:
@@ -146,6 +166,8 @@ def _value(text: str, field: ArgumentField | None) -> Any:
     try:
         return read_json(text)
     except ValueError:
+        if text.lstrip()[:1] in ("{", "["):
+            raise
         return text
 
 

@@ -155,6 +155,7 @@ async def _searched(visit: Visit, asked: SearchQuestion) -> Mapping[str, Any]:
         "expected_fault": fault,
         "answer": answer.text,
         "answer_tokens": gateway.tokens_of(answer.text),
+        "limit_now": asked.limit if answer.is_relevant else len(answer.shown),
         "is_read": any(expected in (one.tool.name, *one.also) for one in answer.shown),
     }
 
