@@ -35,6 +35,7 @@ from maitred.audit.service import AuditService
 from maitred.config.settings import Limits, Settings
 from maitred.errors import AdmissionError, MaitredError, ServerNotFoundError, StoreError
 from maitred.gateway.cases import Case, DefinitionPair, RegistrationResult, awaits_decision, digest_of
+from maitred.gateway.server_configurations import ServerConfigurations, approved_configurations
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Grant, Viewer, may
 from maitred.model.approvals import Binding, Event, EventKind, Registration
@@ -291,6 +292,22 @@ class AdmissionService:
         specs = self._context.settings.servers
         own = [one for name, one in registered.items() if name not in specs or specs[name].registered]
         return {one.server: (one.source, _state(logs.get(one.server, ()))) for one in own}
+
+    async def configurations(self, viewer: Viewer) -> ServerConfigurations:
+        """The configurations of the approved servers that the viewer may watch.
+
+        Raises:
+            NotAllowedError: The viewer may watch none.
+        """
+        logs, registered = await self._registry.everything()
+        watched = {name for name in registered if may(viewer.grant, "watch", server=name)}
+        if not watched:
+            self._auditing.require(viewer, "watch")
+        return approved_configurations(logs, registered, watched.__contains__)
+
+    async def decisions(self) -> int:
+        """How many events all servers have; another number means that there are new decisions."""
+        return await self._registry.turns()
 
     async def case(self, server: str, *, viewer: Viewer, to_decide: bool = False) -> Case:
         """One server, to look at or `to_decide` on.

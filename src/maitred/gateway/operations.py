@@ -31,6 +31,7 @@ from maitred.gateway.mediation import ToolDiff
 from maitred.gateway.override_texts import OverrideTexts
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.search_reasons import Explanation, SearchReasons, TrialExplanation, TrialText
+from maitred.gateway.server_configurations import ServerConfigurations
 from maitred.gateway.settings_file import SettingsEditor, SettingsMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger, SpendingStats, Stats, UsageStatistics
@@ -206,6 +207,18 @@ class Operations(ToolDecisions, SwitchMethods, SettingsMethods, ClientFileMethod
             NotAllowedError: The viewer may not register.
         """
         return await self._admission.registered(viewer)
+
+    async def server_configurations(self, viewer: Viewer) -> ServerConfigurations:
+        """The configurations of the registered servers that are approved and that the viewer may watch.
+
+        Raises:
+            NotAllowedError: The viewer may watch none.
+        """
+        return await self._admission.configurations(viewer)
+
+    async def decision_count(self) -> int:
+        """How many decisions and changes all servers have; another number means that there are new ones."""
+        return await self._admission.decisions()
 
     async def cases(self, viewer: Viewer) -> Sequence[Case]:
         """All servers that are configured or registered and that the viewer may watch, by name.

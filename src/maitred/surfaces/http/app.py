@@ -4,7 +4,7 @@ Paths are routed in their percent-encoded form, because names of servers and too
 routes decode the parts.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from threading import Lock
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from maitred.surfaces.http import (
     admission,
     allow_list,
     audit,
+    configurations,
     held_calls,
     menu,
     switches,
@@ -50,8 +51,14 @@ summaries (T2), whole definitions (T3). Names in paths are percent-encoded.
 def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterface | None = None) -> ASGIApp:
     """The API with an MCP endpoint and the pages beside it; the endpoint's lifespan is that of the whole."""
     metrics = Metrics(gateway)
-    described = api(gateway, metrics, guarded=anonymous(settings) is None)
-    every = _Beside(mcp, web or web_interface(gateway, settings), described)
+    pages = web or web_interface(gateway, settings)
+    described = api(
+        gateway,
+        metrics,
+        guarded=anonymous(settings) is None,
+        is_ending=lambda: pages.changes.closed,
+    )
+    every = _Beside(mcp, pages, described)
     return RequestCounter(Guard(every, settings, gateway.grant_of), metrics)
 
 
@@ -61,8 +68,17 @@ def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
     return WebInterface(gateway, authentication.grant_of, unasked=authentication.anonymous, serves_mcp=True)
 
 
-def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:
-    """The API alone; with `guarded`, its description says that a token is required, not optional."""
+def api(
+    gateway: Gateway,
+    metrics: Metrics,
+    *,
+    guarded: bool = False,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
+    """The API alone; with `guarded`, its description says that a token is required, not optional.
+
+    Streams end soon after `is_ending` says so.
+    """
     pages = Pages(gateway, on_use=metrics.page_used)
     app = FastAPI(
         title="maitred",
@@ -74,6 +90,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
         redirect_slashes=False,
         dependencies=[Depends(refuse_unknown_parameters)],
     )
+    configurations.add_routes(app, gateway, is_ending)
     menu.add_routes(app, gateway, pages)
     tools.add_routes(app, gateway, pages)
     admission.add_routes(app, gateway)
