@@ -22,7 +22,7 @@ from maitred.config.clients.connection import (
     write_disconnection,
 )
 from maitred.config.clients.files import UserMachine
-from maitred.config.clients.table import CLIENTS, find_client
+from maitred.config.clients.table import find_client, known_clients
 from maitred.errors import ConfigError
 
 WORDS = ["/opt/maitred", "serve"]
@@ -141,7 +141,7 @@ def test_an_item_of_continue_is_put_behind_the_others(home: Path, look: Look) ->
     )
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.id)
+@pytest.mark.parametrize("client", known_clients(), ids=lambda one: one.id)
 def test_a_new_file_is_made_for_its_owner_alone_and_taken_away_again(
     home: Path, look: Look, client: Any
 ) -> None:

@@ -24,7 +24,7 @@ from maitred.config.clients.connection import (
 from maitred.config.clients.discovery import servers_in
 from maitred.config.clients.entries import NAME
 from maitred.config.clients.files import UserMachine, form_of, parse_content
-from maitred.config.clients.table import CLIENTS, KnownClient
+from maitred.config.clients.table import KnownClient, known_clients
 
 TEXTS = [
     "plain",
@@ -188,7 +188,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.id)
+@pytest.mark.parametrize("client", known_clients(), ids=lambda one: one.id)
 def test_connect_and_disconnect_give_every_file_back_byte_for_byte(folder: Path, client: KnownClient) -> None:
     """32 files of each of the seventeen clients; one in four is changed in between, and merged."""
     at = UserMachine(folder, folder, {}, "linux")

@@ -12,11 +12,18 @@ import pytest
 from maitred.config.clients.discovery import discover
 from maitred.config.clients.entries import NAME, PLACEHOLDER, start_command
 from maitred.config.clients.files import UserMachine, parse_content
-from maitred.config.clients.table import CLIENTS, PLATFORMS, KnownClient, Platform, find_client, fold_name
+from maitred.config.clients.table import (
+    PLATFORMS,
+    KnownClient,
+    Platform,
+    find_client,
+    fold_name,
+    known_clients,
+)
 
 WORDS = ("/opt/my tools/maitred", "serve", "--config", '/home/ann/a "b"\\c/größe.yaml')
 ADDRESS = "http://127.0.0.1:8420/mcp"
-each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.title)
+each_client = pytest.mark.parametrize("client", known_clients(), ids=lambda one: one.title)
 
 
 def read(client: KnownClient, text: str) -> Any:
@@ -88,9 +95,13 @@ def test_maitred_import_finds_the_entry_in_each_file_that_is_named(
 
 def test_names_of_clients_are_folded_and_belong_to_one_client() -> None:
     assert fold_name("Visual Studio Code") == fold_name("visual_studio-code")
-    names = [name for one in CLIENTS for name in one.names]
+    names = [name for one in known_clients() for name in one.names]
     assert len(names) == len(set(names))
-    assert len({one.title for one in CLIENTS}) == len({one.id for one in CLIENTS}) == len(CLIENTS)
+    assert (
+        len({one.title for one in known_clients()})
+        == len({one.id for one in known_clients()})
+        == len(known_clients())
+    )
 
 
 def test_the_command_names_the_program_if_there_is_one(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from maitred.config.clients.connection import (
 )
 from maitred.config.clients.entries import NAME, start_command
 from maitred.config.clients.files import UserMachine
-from maitred.config.clients.table import CLIENTS, KnownClient, find_client
+from maitred.config.clients.table import KnownClient, find_client, known_clients
 from maitred.config.clients.takeover import plan_takeover
 from maitred.errors import ConfigError
 from maitred.gateway.authorization import Authorization
@@ -114,7 +114,7 @@ class ClientFiles:
 
     def _states(self) -> Sequence[ClientFileState]:
         found = []
-        for client in CLIENTS:
+        for client in known_clients():
             try:
                 state = look_at(_machine(), client)
             except ConfigError:  # it has no such file on this platform

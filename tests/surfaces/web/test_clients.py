@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from tests.support.waiting import eventually
 from tests.surfaces.web.rig import SOON_S, House, opened, tool
 
-from maitred.config.clients.table import CLIENTS
+from maitred.config.clients.table import known_clients
 from maitred.config.settings import Audit, Http
 from maitred.errors import ToolNotFoundError
 from maitred.model.access import LOCAL_GRANT, LOCAL_USER, Grant, Scope, Viewer
@@ -123,15 +123,15 @@ async def test_each_block_can_be_pasted_as_it_is(house: House) -> None:
     """It is JSON or TOML, and starts this installation for this file, or names this address."""
     text = await page(await house.person())
     whole = entries(text)
-    over_http = sum(one.http is not None for one in CLIENTS)
-    assert len(whole) == len(CLIENTS) + over_http
+    over_http = sum(one.http is not None for one in known_clients())
+    assert len(whole) == len(known_clients()) + over_http
     address, config = f"{house.url}/mcp", str(house.folder / "maitred.yaml")
     for one in whole:
         plain = json.dumps(one)
         assert (address in plain) != (config in plain)
         if config in plain:
             assert str(Path(sys.executable).with_name("maitred")) in plain or sys.executable in plain
-    for client in CLIENTS:
+    for client in known_clients():
         for file in client.files:
             assert file.path_text in html.unescape(text) or not file.is_written
 
@@ -158,7 +158,7 @@ async def test_a_gateway_that_serves_no_http_has_no_address_to_paste(house: Hous
         assert (await client.get(web.entry_path(LOCAL_GRANT))).status_code == 303
         text = await page(client)
     assert "This gateway serves no HTTP" in words_of(text)
-    assert len(entries(text)) == len(CLIENTS)
+    assert len(entries(text)) == len(known_clients())
 
 
 async def test_a_hostile_name_of_a_client_is_inert(house: House) -> None:

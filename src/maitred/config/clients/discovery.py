@@ -23,7 +23,7 @@ from maitred.config.clients.files import (
     as_object,
     read_file,
 )
-from maitred.config.clients.table import CLIENT_IDS, CLIENTS, ClientFile, KnownClient, find_client
+from maitred.config.clients.table import CLIENT_IDS, ClientFile, KnownClient, find_client, known_clients
 from maitred.config.interpolate import ReferenceTranslation, escape
 from maitred.config.load import entry_faults, server_kinds
 from maitred.config.settings import Http
@@ -135,7 +135,7 @@ def fold_servers(outcome: Sequence[ClientServer | Problem], looked_at: tuple[Pat
 
 def _sources(at: UserMachine, clients: Sequence[KnownClient]) -> Iterator[_Source]:
     """Yield every file to read; of two servers with one name, the first one keeps it."""
-    for client in CLIENTS:
+    for client in known_clients():
         for file in client.files if client in clients else ():
             folder = at.cwd if file.is_project else None
             for path in file.paths(at):

@@ -23,8 +23,6 @@ NAME: Final = "maitred"
 TOKEN_VARIABLE: Final = "MAITRED_TOKEN"  # noqa: S105  # the name of a variable
 PLACEHOLDER: Final = "YOUR_TOKEN"
 """Where a person puts a token, for a client that reads no variables."""
-BRACES: Final = f"${{{TOKEN_VARIABLE}}}"
-ENV: Final = f"${{env:{TOKEN_VARIABLE}}}"
 _UNPRINTABLE: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -47,23 +45,18 @@ def _is_default(config: Path) -> bool:
         return False
 
 
-def stdio_entry(
-    *, before: Mapping[str, Any] | None = None, command: str = "command", **after: Any
-) -> StdioEntry:
-    """An entry with a command and `args`, as most clients have it."""
-    return lambda words: {**(before or {}), command: words[0], "args": list(words[1:]), **after}
-
-
-def http_entry(
-    reference: str, *, url: str = "url", before: Mapping[str, Any] | None = None, **after: Any
-) -> HttpEntry:
-    """An entry with an address; `reference` is how the client names the variable of the token."""
-
-    def entry(address: str, needs_token: bool) -> Json:  # noqa: FBT001  # a value of the caller's
-        headers = {"headers": {"Authorization": f"Bearer {reference}"}} if needs_token else {}
-        return {**(before or {}), url: address, **headers, **after}
-
-    return entry
+def fill_in(template: Json, *, words: Sequence[str] = ("",), address: str = "") -> Json:
+    """An entry from its template in `clients.yaml`: the placeholders have the values of this gateway."""
+    command, *arguments = words
+    values: Mapping[str, Any] = {
+        "{command}": command,
+        "{arguments}": arguments,
+        "{words}": [*words],
+        "{address}": address,
+    }
+    return {
+        key: values.get(value, value) if isinstance(value, str) else value for key, value in template.items()
+    }
 
 
 def as_json(value: Any, indent: str | None = None) -> str:

@@ -150,3 +150,12 @@ def gemini(data: Content) -> Iterator[ServerGroup]:
     rules = as_object(data.get("mcp"), "`mcp`")
     allowed, excluded = as_list(rules.get("allowed")) or servers, as_list(rules.get("excluded"))
     yield ServerGroup(servers, disabled=[name for name in servers if name in excluded or name not in allowed])
+
+
+FINDERS: Final[Mapping[str, Groups]] = {
+    "vscode": vscode,
+    "vscode_settings": vscode_settings,
+    "claude_code": claude_code,
+    "gemini": gemini,
+}
+"""What finds the servers in files of other shapes, by the names that `clients.yaml` has."""

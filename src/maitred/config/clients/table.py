@@ -1,7 +1,8 @@
-"""The MCP clients that maitred knows: one entry of `CLIENTS` is one client.
+"""The MCP clients that maitred knows: each entry of `clients.yaml` is one client.
 
-An entry says where the client keeps its servers on each platform, how it writes a server, and what a person
-does after a change. `maitred import`, `connect`, `disconnect` and the page *Clients* read this table alone.
+An entry says where the client keeps its servers on each platform, how it writes a server, what a person does
+after a change, and what the client does with what a server sends. Each entry is parsed alone, when it is
+needed: parsing all of them takes longer than a client waits for its first list.
 """
 
 import json
@@ -9,49 +10,41 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
-from maitred.config.clients.entries import (
-    BRACES,
-    ENV,
-    NAME,
-    PLACEHOLDER,
-    TOKEN_VARIABLE,
-    HttpEntry,
-    Json,
-    StdioEntry,
-    as_toml_table,
-    http_entry,
-    stdio_entry,
-)
-from maitred.config.clients.files import (
-    Form,
-    Groups,
-    UserMachine,
-    claude_code,
-    gemini,
-    named_items,
-    under,
-    vscode,
-    vscode_settings,
-)
+from ruamel.yaml import YAML
+
+from maitred.config.clients.entries import NAME, HttpEntry, Json, StdioEntry, as_toml_table, fill_in
+from maitred.config.clients.files import FINDERS, Form, Groups, UserMachine, named_items, under
+from maitred.config.clients.traits import UNKNOWN, ClientTraits, read_traits
 from maitred.config.edit import as_yaml
 from maitred.config.interpolate import Syntax
 from maitred.errors import ConfigError
+from maitred.model.access import Viewer
 from maitred.wording import did_you_mean, join_with_or, quote_input
 
 Platform = Literal["linux", "darwin", "win32"]
 PLATFORMS: Final[Mapping[Platform, str]] = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _SEPARATORS: Final = re.compile(r"[ _-]+")
 _ROOT: Final = re.compile(r"\{(\w+):(.*?)\}")
-_CONFIG: Final[Mapping[Platform, str]] = {
-    "linux": "{XDG_CONFIG_HOME:~/.config}",
-    "darwin": "~/Library/Application Support",
-    "win32": "{APPDATA:~/AppData/Roaming}",
+_FOLDERS: Final[Mapping[str, Mapping[Platform, str]]] = {
+    "<config>": {
+        "linux": "{XDG_CONFIG_HOME:~/.config}",
+        "darwin": "~/Library/Application Support",
+        "win32": "{APPDATA:~/AppData/Roaming}",
+    },
+    "<dotted>": {
+        "linux": "{XDG_CONFIG_HOME:~/.config}",
+        "darwin": "~/.config",
+        "win32": "{APPDATA:~/AppData/Roaming}",
+    },
 }
-"""The folder of applications for their settings."""
-_DOTTED: Final = {**_CONFIG, "darwin": "~/.config"}
+"""The folders of applications for their settings, as paths of `clients.yaml` begin."""
+CLIENTS_FILE: Final = Path(__file__).with_name("clients.yaml")
+_ENTRY: Final = re.compile(r"^([a-z][a-z0-9-]*):\n", re.MULTILINE)
+_MOST_NAMES: Final = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,22 +110,6 @@ def _absolute(path: str, at: UserMachine) -> Path:
     return {"~": at.home, ".": at.cwd}[first] / rest
 
 
-def _everywhere(*paths: str, **options: Any) -> Sequence[ClientFile]:
-    return [ClientFile(path=path, **options) for path in paths]
-
-
-def _by_platform(
-    roots: Mapping[Platform, str], path: str, windows: str = "", **options: Any
-) -> Sequence[ClientFile]:
-    """A file below a folder that each platform has elsewhere; equal paths are one entry."""
-    found: dict[str, list[Platform]] = {}
-    for platform, root in roots.items():
-        found.setdefault(f"{root}/{windows if windows and platform == 'win32' else path}", []).append(
-            platform
-        )
-    return [ClientFile(path=path, platforms=tuple(where), **options) for path, where in found.items()]
-
-
 @dataclass(frozen=True, kw_only=True)
 class KnownClient:
     """One client.
@@ -142,7 +119,8 @@ class KnownClient:
     servers, and `is_list` if they are a list with names. `then` is what to do after a change.
 
     For an import: `syntax` is how it writes variables, `limits` names our setting for each of its time limits
-    and how many of its units make a second, `renames` our key for each of its own.
+    and how many of its units make a second, `renames` our key for each of its own. `traits` are what it does
+    with a server.
     """
 
     id: str
@@ -164,6 +142,7 @@ class KnownClient:
     least_limit: float = 0.001
     renames: Mapping[str, str] = field(default_factory=dict)
     untyped_url: str = ""
+    traits: ClientTraits = UNKNOWN
 
     def groups_of(self, file: ClientFile) -> Groups:
         """What finds the servers in one of its files."""
@@ -187,295 +166,158 @@ def fold_name(name: str) -> str:
     return _SEPARATORS.sub("-", name.casefold())
 
 
-def _names(*names: str) -> frozenset[str]:
-    return frozenset(fold_name(name) for name in names)
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """A file in `clients.yaml`; `windows` is its path there, if it differs by more than the folder."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+    path: str
+    windows: str = ""
+    platforms: Sequence[Platform] = tuple(PLATFORMS)
+    finds: str = ""
+    is_written: bool = True
+    note: str = ""
+
+    def files(self) -> Iterator[ClientFile]:
+        """One file for each path; a path that several platforms have is one."""
+        found: dict[str, list[Platform]] = {}
+        for platform in self.platforms:
+            path = self.windows if self.windows and platform == "win32" else self.path
+            for folder, roots in _FOLDERS.items():
+                path = path.replace(folder, roots[platform])
+            found.setdefault(path, []).append(platform)
+        for path, where in found.items():
+            yield ClientFile(
+                path=path, platforms=tuple(where), groups=FINDERS[self.finds] if self.finds else None,
+                is_written=self.is_written, note=self.note,
+            )  # fmt: skip
 
 
-def _codex_address(address: str, needs_token: bool) -> Json:  # noqa: FBT001  # a value of the caller's
-    return {"url": address, **({"bearer_token_env_var": TOKEN_VARIABLE} if needs_token else {})}
+@dataclass(frozen=True, kw_only=True)
+class HttpTemplate:
+    """Our entry with an address; `token` is merged into it where a token is needed."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+    entry: Json
+    token: Json
 
 
-def _continue_address(address: str, needs_token: bool) -> Json:  # noqa: FBT001  # as above
-    bearer = {"Authorization": f"Bearer ${{{{ secrets.{TOKEN_VARIABLE} }}}}"}
-    return {"type": "streamable-http", "url": address} | (
-        {"requestOptions": {"headers": bearer}} if needs_token else {}
+@dataclass(frozen=True, kw_only=True)
+class ClientEntry:
+    """An entry of `clients.yaml`, which says what each key means."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+    title: str
+    names: Sequence[str] = ()
+    files: Sequence[str | FileEntry]
+    stdio: Json
+    http: HttpTemplate | None = None
+    why_no_http: str = ""
+    key: str = "mcpServers"
+    is_list: bool = False
+    finds: str = ""
+    form: Form = "JSON"
+    head: Json = field(default_factory=dict)
+    command: Sequence[str] = ()
+    then: str
+    syntax: Syntax = "none"
+    limits: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    least_limit: float = 0.001
+    renames: Mapping[str, str] = field(default_factory=dict)
+    untyped_url: str = ""
+    traits: ClientTraits = UNKNOWN
+
+    def client(self, client_id: str) -> KnownClient:
+        """The client that the entry describes."""
+        files = [FileEntry(path=one) if isinstance(one, str) else one for one in self.files]
+        own = self.traits.deferral.entry
+        return KnownClient(
+            id=client_id,
+            title=self.title,
+            names=frozenset(map(fold_name, self.names)),
+            files=[file for one in files for file in one.files()],
+            stdio=lambda words: {**fill_in(self.stdio, words=words), **own},
+            http=_http_entry(self.http, own) if self.http else None,
+            why_no_http=self.why_no_http,
+            key=self.key,
+            is_list=self.is_list,
+            groups=FINDERS[self.finds] if self.finds else None,
+            form=self.form,
+            head=self.head,
+            then=self.then,
+            command=_command(self.command) if self.command else None,
+            syntax=self.syntax,
+            limits={key: (name, units) for key, (name, units) in self.limits.items()},
+            least_limit=self.least_limit,
+            renames=self.renames,
+            untyped_url=self.untyped_url,
+            traits=self.traits,
+        )
+
+
+def _http_entry(http: HttpTemplate, own: Mapping[str, Any]) -> HttpEntry:
+    def entry(address: str, needs_token: bool) -> Json:  # noqa: FBT001  # a value of the caller's
+        return {**fill_in(http.entry, address=address), **(http.token if needs_token else {}), **own}
+
+    return entry
+
+
+def _command(words: Sequence[str]) -> Callable[[Json], str]:
+    return lambda entry: shlex.join(
+        json.dumps(entry, ensure_ascii=False) if word == "{entry}" else word for word in words
     )
 
 
-_GOOSE: Final[Json] = {
-    "enabled": True,
-    "name": NAME,
-    "description": "The servers behind maitred",
-    "timeout": 300,
-}
-_CALL_MS: Final = {"timeout": ("call_timeout_s", 1_000)}
-_CALL_S: Final = {"timeout": ("call_timeout_s", 1)}
-_EXTENSIONS: Final = "globalStorage/{}/settings/{}"
+@cache
+def _texts() -> Mapping[str, str]:
+    """The text of each entry in the file, by the id of its client."""
+    text = CLIENTS_FILE.read_text(encoding="utf-8")
+    starts = [*_ENTRY.finditer(text)]
+    ends = [*(match.start() for match in starts[1:]), len(text)]
+    return {match[1]: text[match.start() : end] for match, end in zip(starts, ends, strict=True)}
 
-CLIENTS: Final[Sequence[KnownClient]] = (
-    KnownClient(
-        id="claude-desktop",
-        title="Claude Desktop",
-        names=_names("claude-ai"),
-        files=[
-            ClientFile(
-                path="{LOCALAPPDATA:~/AppData/Local}/Packages/Claude_*/LocalCache/Roaming/Claude"
-                "/claude_desktop_config.json",
-                platforms=("win32",),
-                note="from the Store",
-            ),
-            *_by_platform(_CONFIG, "Claude/claude_desktop_config.json"),
-        ],
-        stdio=stdio_entry(),
-        why_no_http="Its file takes programs only: an entry with an address makes it drop all its servers.",
-        then="Quit it first, with its symbol in the tray; it writes its file from memory. Then edit, and "
-        "start it. Look afterwards whether the entry is still there.",
-    ),
-    KnownClient(
-        id="claude-code",
-        title="Claude Code",
-        names=_names("claude-code"),
-        files=_everywhere("{CLAUDE_CONFIG_DIR:~}/.claude.json", "./.mcp.json"),
-        groups=claude_code,
-        stdio=stdio_entry(alwaysLoad=True),
-        http=http_entry(BRACES, before={"type": "http"}, alwaysLoad=True),
-        then="Begin a new session. Claude Code asks you to approve what is in `.mcp.json`. Its own command "
-        "is safer than an edit of `~/.claude.json`, which every running session writes.",
-        command=lambda entry: shlex.join(
-            ["claude", "mcp", "add-json", NAME, json.dumps(entry, ensure_ascii=False), "--scope", "user"]
-        ),
-        syntax="braces",
-        limits=_CALL_MS,
-        least_limit=1_000,
-    ),
-    KnownClient(
-        id="cursor",
-        title="Cursor",
-        names=_names("cursor-vscode", "cursor"),
-        files=_everywhere("~/.cursor/mcp.json", "./.cursor/mcp.json"),
-        stdio=stdio_entry(),
-        http=http_entry(ENV),
-        then="Start Cursor again.",
-        syntax="editor",
-    ),
-    KnownClient(
-        id="vscode",
-        title="VS Code",
-        names=_names("Visual Studio Code", "Visual-Studio-Code"),
-        files=[
-            *(
-                file
-                for user in ("Code/User", "Code - Insiders/User")
-                for file in (
-                    *_by_platform(_CONFIG, f"{user}/mcp.json"),
-                    *_by_platform(_CONFIG, f"{user}/profiles/*/mcp.json", is_written=False),
-                    *_by_platform(_CONFIG, f"{user}/settings.json", groups=vscode_settings, is_written=False),
-                )
-            ),
-            *_everywhere("./.vscode/mcp.json"),
-            *_everywhere("./.vscode/settings.json", groups=vscode_settings, is_written=False),
-        ],
-        key="servers",
-        groups=vscode,
-        stdio=stdio_entry(before={"type": "stdio"}),
-        http=http_entry(ENV, before={"type": "http"}),
-        then="VS Code asks whether you trust the server when it starts. The key is `servers`: it ignores "
-        "`mcpServers` there without a word.",
-        syntax="editor",
-    ),
-    KnownClient(
-        id="codex",
-        title="Codex",
-        names=_names("codex-mcp-client", "codex"),
-        files=_everywhere("{CODEX_HOME:~/.codex}/config.toml", "./.codex/config.toml"),
-        key="mcp_servers",
-        form="TOML",
-        stdio=stdio_entry(),
-        http=_codex_address,
-        then="Begin a new session. Codex reads the file of a project only if you trust the project, and "
-        "passes few variables of your shell on to the program.",
-        limits={
-            "startup_timeout_sec": ("start_timeout_s", 1),
-            "startup_timeout_ms": ("start_timeout_s", 1_000),
-            "tool_timeout_sec": ("call_timeout_s", 1),
-        },
-    ),
-    KnownClient(
-        id="gemini",
-        title="Gemini CLI",
-        names=_names("gemini-cli-mcp-client"),
-        files=_everywhere("{GEMINI_CLI_HOME:~}/.gemini/settings.json", "./.gemini/settings.json"),
-        groups=gemini,
-        stdio=stdio_entry(),
-        http=http_entry(BRACES, before={"type": "http"}),
-        then="Start it again. It starts programs only in a folder that you trust, and without variables "
-        "whose names have KEY, TOKEN, SECRET, AUTH or PASSWORD in them.",
-        syntax="shell",
-        limits=_CALL_MS,
-    ),
-    KnownClient(
-        id="windsurf",
-        title="Windsurf (Cascade)",
-        names=_names("windsurf-client", "windsurf"),
-        files=_everywhere("~/.codeium/windsurf/mcp_config.json", "~/.codeium/mcp_config.json"),
-        stdio=stdio_entry(),
-        http=http_entry(ENV, url="serverUrl"),
-        then="Use the refresh button of its list of servers.",
-        syntax="editor",
-    ),
-    KnownClient(
-        id="zed",
-        title="Zed",
-        names=_names("zed"),
-        files=[
-            *_by_platform(_DOTTED, "zed/settings.json", "Zed/settings.json"),
-            *_everywhere("./.zed/settings.json"),
-        ],
-        key="context_servers",
-        stdio=stdio_entry(),
-        http=http_entry(PLACEHOLDER),
-        then="Zed asks before each tool, unless its settings say otherwise.",
-        limits=_CALL_S,
-    ),
-    KnownClient(
-        id="cline",
-        title="Cline",
-        names=_names("Cline", "@cline/core"),
-        files=[
-            *_everywhere("{CLINE_DATA_DIR:~/.cline/data}/settings/cline_mcp_settings.json"),
-            *_by_platform(
-                _CONFIG,
-                f"Code/User/{_EXTENSIONS.format('saoudrizwan.claude-dev', 'cline_mcp_settings.json')}",
-                note="older",
-            ),
-        ],
-        stdio=stdio_entry(),
-        http=http_entry(ENV, before={"type": "streamableHttp"}),
-        then="Cline sees the change by itself. Without `type`, it takes an address for the older SSE.",
-        syntax="editor",
-        limits=_CALL_S,
-        untyped_url="sse",
-    ),
-    KnownClient(
-        id="roo",
-        title="Roo Code",
-        names=_names("Roo Code", "Roo-Code"),
-        files=[
-            *_by_platform(
-                _CONFIG, f"Code/User/{_EXTENSIONS.format('rooveterinaryinc.roo-cline', 'mcp_settings.json')}"
-            ),
-            *_everywhere("./.roo/mcp.json"),
-        ],
-        stdio=stdio_entry(),
-        http=http_entry(ENV, before={"type": "streamable-http"}),
-        then="Roo Code sees the change by itself. It had its last release in May 2026.",
-        syntax="editor",
-        limits=_CALL_S,
-    ),
-    KnownClient(
-        id="continue",
-        title="Continue",
-        names=_names("continue-client", "continue-cli-client"),
-        files=[
-            *_everywhere("~/.continue/config.yaml"),
-            *_everywhere(
-                "~/.continue/mcpServers/*.yaml",
-                "~/.continue/mcpServers/*.json",
-                "./.continue/mcpServers/*.yaml",
-                "./.continue/mcpServers/*.json",
-                is_written=False,
-            ),
-        ],
-        is_list=True,
-        form="YAML",
-        head={"name": "Local", "version": "1.0.0", "schema": "v1"},
-        stdio=stdio_entry(),
-        http=_continue_address,
-        then="Load its configuration again. Its tools are there in agent mode only.",
-        syntax="secrets",
-        limits={"connectionTimeout": ("start_timeout_s", 1_000)},
-    ),
-    KnownClient(
-        id="opencode",
-        title="OpenCode",
-        names=_names("opencode"),
-        files=_everywhere(
-            "{XDG_CONFIG_HOME:~/.config}/opencode/opencode.jsonc",
-            "{XDG_CONFIG_HOME:~/.config}/opencode/opencode.json",
-            "./opencode.jsonc",
-            "./opencode.json",
-        ),
-        key="mcp",
-        stdio=lambda words: {"type": "local", "command": list(words), "enabled": True},
-        http=http_entry(f"{{env:{TOKEN_VARIABLE}}}", before={"type": "remote"}, enabled=True),
-        then="Start it again. An `opencode.jsonc` beside an `opencode.json` goes before it.",
-        syntax="single-braces",
-        limits={"timeout": ("list_timeout_s", 1_000)},
-        renames={"environment": "env"},
-    ),
-    KnownClient(
-        id="goose",
-        title="Goose",
-        names=_names("goose"),
-        files=_by_platform(
-            {**_DOTTED, "win32": _CONFIG["win32"]}, "goose/config.yaml", "Block/goose/config/config.yaml"
-        ),
-        key="extensions",
-        form="YAML",
-        stdio=lambda words: {
-            "type": "stdio", **_GOOSE, "cmd": words[0], "args": list(words[1:]), "envs": {}, "env_keys": [],
-        },
-        http=lambda address, needs_token: {
-            "type": "streamable_http", **_GOOSE, "uri": address,
-            **({"headers": {"Authorization": f"Bearer {PLACEHOLDER}"}} if needs_token else {}),
-        },
-        then="Begin a new session.",
-        limits=_CALL_S,
-        renames={"cmd": "command", "envs": "env", "uri": "url"},
-    ),
-    KnownClient(
-        id="copilot",
-        title="Copilot CLI",
-        names=_names("github-copilot-developer"),
-        files=_everywhere("{COPILOT_HOME:~/.copilot}/mcp-config.json", "./.github/mcp.json"),
-        stdio=stdio_entry(before={"type": "local"}, tools=["*"], deferTools="never"),
-        http=http_entry(BRACES, before={"type": "http"}, tools=["*"], deferTools="never"),
-        then="Type `/mcp reload`. It passes only `PATH` on to the program, and what `env` of the entry has.",
-        syntax="shell",
-        limits=_CALL_MS,
-    ),
-    KnownClient(
-        id="kiro",
-        title="Kiro",
-        files=_everywhere("~/.kiro/settings/mcp.json", "./.kiro/settings/mcp.json"),
-        stdio=stdio_entry(),
-        http=http_entry(BRACES),
-        then="Kiro connects again when the file is saved. It fills in a variable only if you approved that.",
-        syntax="braces",
-    ),
-    KnownClient(
-        id="lmstudio",
-        title="LM Studio",
-        files=_everywhere("~/.lmstudio/mcp.json", "~/.cache/lm-studio/mcp.json"),
-        stdio=stdio_entry(),
-        http=http_entry(PLACEHOLDER),
-        then="Open its file in its own editor and save it, or start it again.",
-        limits=_CALL_MS,
-    ),
-    KnownClient(
-        id="amazon-q",
-        title="Amazon Q CLI",
-        names=_names("Q-DEV-CLI"),
-        files=_everywhere("~/.aws/amazonq/mcp.json", "./.amazonq/mcp.json"),
-        stdio=stdio_entry(),
-        http=http_entry(PLACEHOLDER, before={"type": "http"}),
-        then="Begin a new session. The file counts only for an agent with `useLegacyMcpJson: true`.",
-        limits=_CALL_MS,
-    ),
-)  # fmt: skip
-"""The clients. Of two servers with one name, the client that is first keeps it in an import."""
 
-CLIENT_IDS: Final[Sequence[str]] = tuple(one.id for one in CLIENTS)
+def read_entry(entry: Mapping[str, Any]) -> ClientEntry:
+    """An entry of `clients.yaml`. The file is part of the package, so tests check its types, and not this."""
+    files = [one if isinstance(one, str) else FileEntry(**one) for one in entry["files"]]
+    http = HttpTemplate(**entry["http"]) if "http" in entry else None
+    traits = read_traits(entry.get("traits", {}))
+    return ClientEntry(**{**entry, "files": files, "http": http, "traits": traits})
+
+
+@cache
+def _client(client_id: str) -> KnownClient:
+    ((_, entry),) = YAML(typ="safe", pure=True).load(_texts()[client_id]).items()
+    return read_entry(entry).client(client_id)
+
+
+CLIENT_IDS: Final[Sequence[str]] = tuple(_texts())
+
+
+def known_clients() -> Sequence[KnownClient]:
+    """All clients. Of two servers with one name, the client that is first keeps it in an import."""
+    return [_client(client_id) for client_id in CLIENT_IDS]
+
+
+@lru_cache(maxsize=_MOST_NAMES)
+def client_named(name: str) -> KnownClient | None:
+    """The client that introduces itself by a name; `None` if none is known."""
+    folded = fold_name(name)
+    if not folded:
+        return None
+    near = (client_id for client_id, text in _folded_texts().items() if folded in text)
+    return next((one for one in map(_client, near) if folded in one.names), None)
+
+
+@cache
+def _folded_texts() -> Mapping[str, str]:
+    return {client_id: fold_name(text) for client_id, text in _texts().items()}
+
+
+def traits_of(viewer: Viewer) -> ClientTraits:
+    """The traits of the client of a viewer, by the name that it gives itself over MCP."""
+    client = client_named(viewer.client) if viewer.surface == "mcp" else None
+    return client.traits if client else UNKNOWN
 
 
 def find_client(name: str, option: str = "CLIENT") -> KnownClient:
@@ -484,8 +326,7 @@ def find_client(name: str, option: str = "CLIENT") -> KnownClient:
     Raises:
         ConfigError: There is none; `option` says where the name came from.
     """
-    for client in CLIENTS:
-        if client.id == name:
-            return client
+    if name in CLIENT_IDS:
+        return _client(name)
     hint = did_you_mean(name, CLIENT_IDS, otherwise=f"use {join_with_or(CLIENT_IDS)}")
     raise ConfigError(option, [f"{quote_input(name)} is not a known client; {hint}"])

@@ -22,7 +22,7 @@ from maitred.config.clients.connection import (
 )
 from maitred.config.clients.entries import NAME, start_command
 from maitred.config.clients.files import UserMachine
-from maitred.config.clients.table import CLIENT_IDS, CLIENTS, KnownClient, find_client
+from maitred.config.clients.table import CLIENT_IDS, KnownClient, find_client, known_clients
 from maitred.config.clients.takeover import (
     TakeoverPlan,
     forget_declined,
@@ -144,7 +144,9 @@ def _states(clients: Sequence[str] | None, file: Path | None, *, is_project: boo
     if named:
         return [look_at(at, client, is_project=is_project) for client in named]
     found = [
-        look_at(at, client, is_project=is_project) for client in CLIENTS if _has_file(client, is_project)
+        look_at(at, client, is_project=is_project)
+        for client in known_clients()
+        if _has_file(client, is_project)
     ]
     return [state for state in found if state.is_installed or state.is_remembered]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from maitred.audit.line_index import SUCCESSES
 from maitred.config.clients.entries import NAME, start_command
-from maitred.config.clients.table import CLIENTS, KnownClient, fold_name
+from maitred.config.clients.table import KnownClient, client_named, known_clients
 from maitred.gateway import ClientFileChange, ClientWay, SeenClient
 from maitred.surfaces.web.outcomes import Outcomes
 from maitred.surfaces.web.screen import Action, Form, McpEndpoint, ScreenPage, Visit, WebScreen, url_of
@@ -41,7 +41,8 @@ class ClientRow:
     @property
     def title(self) -> str:
         """The client that usually has this name; empty if none is known."""
-        return next((one.title for one in CLIENTS if fold_name(self.client) in one.names), "")
+        client = client_named(self.client)
+        return client.title if client else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     settings, endpoint = visit.gateway.settings, visit.endpoint
     words = start_command(Path(sys.executable).with_name(NAME), settings.source)
     seen = {row.title for row in rows}
-    guides = [_guide(one, words, endpoint, was_here=one.title in seen) for one in CLIENTS]
+    guides = [_guide(one, words, endpoint, was_here=one.title in seen) for one in known_clients()]
     return {
         "rows": rows[:_MOST_ROWS],
         "lines": _LINES,
