@@ -174,6 +174,14 @@ class ResultStore:
         return ResultPage(text=shown, next_cursor="", total_chars=kept.chars, mime_type="text/plain")
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnswerLimit:
+    """The longest text of an answer for one client: estimated o200k tokens, and characters if not 0."""
+
+    tokens: int
+    characters: int = 0
+
+
 class Shortener:
     """Shortens results above a limit of estimated tokens, at least 400: a shorter one would say nothing."""
 
@@ -184,10 +192,34 @@ class Shortener:
         self._estimate = estimate
         self._limit = limit_tokens
 
+    @property
+    def limit_tokens(self) -> int:
+        """The limit, in estimated tokens."""
+        return self._limit
+
     def limited_to(self, limit_tokens: int) -> "Shortener":
         """One for the same store, with a lower limit."""
         limit = min(self._limit, limit_tokens)
         return Shortener(self._store, estimate=self._estimate, limit_tokens=limit)
+
+    def within(self, limit: AnswerLimit | None) -> "Shortener":
+        """One for the same store, with a limit of a client besides its own."""
+        return self if limit is None else self._for(limit, min(self._limit, limit.tokens))
+
+    def only_within(self, limit: AnswerLimit) -> "Shortener":
+        """One for the same store, with the limit of a client in place of its own."""
+        return self._for(limit, limit.tokens)
+
+    def _for(self, limit: AnswerLimit, tokens: int) -> "Shortener":
+        estimate, most = self._estimate, limit.characters
+        if not most:
+            return Shortener(self._store, estimate=estimate, limit_tokens=tokens)
+        tokens = min(tokens, most)
+
+        def by_both(text: str) -> int:
+            return max(estimate(text), -(-len(text) * tokens // most))
+
+        return Shortener(self._store, estimate=by_both, limit_tokens=tokens)
 
     def shorten(self, principal: str, result: dict[str, Any]) -> dict[str, Any]:
         """The result itself if it fits; else a result with a summary, its pictures, sounds and links.

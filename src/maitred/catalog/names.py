@@ -85,6 +85,24 @@ def is_short_hashed(tool: Tool) -> bool:
     return tool.name in (wanted, _hashed(wanted, tool.key, _HASH_DIGITS))
 
 
+def fit_names(names: Collection[str], most: int) -> dict[str, str]:
+    """Shorter names for those that are longer than a client takes; none of them is another name.
+
+    Each ends in a hash of the published name, so it changes only with that name, or with a clash.
+    """
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(name for name in names if len(name) > most):
+        digest = content_hash(name.encode("ascii"))
+        for digits in range(_HASH_DIGITS, 33):
+            short = f"{name[: most - digits - 1]}_{digest[:digits]}"
+            if short not in names and short not in taken:
+                break
+        found[name] = short
+        taken.add(short)
+    return found
+
+
 def publish_offers(offers: Sequence[Offer]) -> list[Offer]:
     """Name all offers at once: prompts like tools, resources and templates by a URI of the gateway."""
     prompts = {o.key: ToolKey(server=o.server, name=o.key.key) for o in offers if o.key.kind == "prompt"}

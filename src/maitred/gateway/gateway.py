@@ -6,6 +6,7 @@ It knows no transport and no protocol: surfaces parse requests and print answers
 
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from maitred.audit.service import Entry, RequestContext, known_id
@@ -15,6 +16,7 @@ from maitred.calls.pipeline import Call, compose
 from maitred.calls.results import ResultPage
 from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.snapshot import Snapshot
+from maitred.config.clients.table import traits_of
 from maitred.config.settings import Settings
 from maitred.disclosure import pages
 from maitred.disclosure.answers import ServerStatus
@@ -26,6 +28,7 @@ from maitred.gateway.cache_policy import CachePolicy
 from maitred.gateway.calls import CallServices, MakeCallSteps
 from maitred.gateway.chain_methods import ChainMethods
 from maitred.gateway.chains import Chains
+from maitred.gateway.client_shapes import ClientShapeMethods, ClientShapes, instruction_form
 from maitred.gateway.configure import Configuration
 from maitred.gateway.events import Follower, Origin, ResourceListener
 from maitred.gateway.lists import MenuLists
@@ -58,15 +61,22 @@ _SETTLED_S = 300.0
 
 
 class Gateway(
-    Operations, TokenCounts, ToolDetails, ToolSearch, AllowListMethods, ChainMethods, ProfileMethods
+    Operations,
+    TokenCounts,
+    ToolDetails,
+    ToolSearch,
+    AllowListMethods,
+    ChainMethods,
+    ProfileMethods,
+    ClientShapeMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
     count in `TokenCounts`, all about single tools in `ToolDetails`, what needs the search or the use of tools
-    in `ToolSearch`, the allow list in `AllowListMethods`, chains in `ChainMethods`, and profiles in
-    `ProfileMethods`.
+    in `ToolSearch`, the allow list in `AllowListMethods`, chains in `ChainMethods`, profiles in
+    `ProfileMethods`, and what suits a kind of client in `ClientShapeMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -100,9 +110,16 @@ class Gateway(
         )
         self._search, self._events = parts.search, parts.events
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
+        self._shapes = ClientShapes(context, parts.shortener)
         self._credentials, self._menu = parts.credentials, access.whole.menu
         self._lists = MenuLists(
-            context, self._menu, visibility, self._ledger, changed, reserved=parts.reserved_names
+            context,
+            self._menu,
+            visibility,
+            self._ledger,
+            changed,
+            self._shapes,
+            reserved=parts.reserved_names,
         )
         self._own_answers = OwnAnswers(self._lists, self._results, parts.auditing)
         self._finder = SearchService(context, access, visibility, parts.search, parts.usage)
@@ -321,7 +338,7 @@ class Gateway(
         if not after:
             self._lists.was_read(viewer)
         rest = [tool for tool in self.listed(viewer) if tool.name > after]
-        page = rest[:_PAGE_TOOLS]
+        page = rest[:_PAGE_TOOLS] if traits_of(viewer).follows_cursors else rest
         return mode, page, page[-1].name if len(rest) > len(page) else ""
 
     def listed(self, viewer: Viewer) -> Sequence[Tool]:
@@ -397,8 +414,12 @@ class Gateway(
         return self._access.menu(viewer).index()
 
     def introduction(self, viewer: Viewer) -> str:
-        """The description that a client shows before it reads any tool, in at most 512 characters."""
-        return self._access.menu(viewer).introduction(self.mode(viewer))
+        """The description that a client shows before it reads any tool, in as many characters as it shows.
+
+        The first 512 characters have all that matters, since some clients show no more.
+        """
+        form = instruction_form(traits_of(viewer))
+        return self._access.menu(viewer).introduction(self.mode(viewer), form)
 
     def overview(self, viewer: Viewer) -> str:
         """What maitred is, which tools it has, and how to use them, in at most 500 tokens."""
@@ -494,6 +515,8 @@ class Gateway(
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
+        if (name := self._shapes.published_name(call.name, viewer)) != call.name:
+            call = replace(call, name=name)
         if (ours := self._own_answers.answer(call, viewer)) is not None:
             return ours
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)

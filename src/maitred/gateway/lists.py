@@ -14,6 +14,7 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from maitred.backends.listing import TOOLS_KEY
+from maitred.config.clients.table import traits_of
 from maitred.config.settings import Mode
 from maitred.disclosure import pages
 from maitred.disclosure.budget import pack
@@ -21,6 +22,7 @@ from maitred.disclosure.category_tools import CategoryTool, group_by_category, n
 from maitred.disclosure.groups import group_headings
 from maitred.disclosure.introduction import ListContent
 from maitred.errors import CursorError
+from maitred.gateway.client_shapes import ClientShapes
 from maitred.gateway.menu import Menu
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import LEDGER_KEY, SpendingLedger
@@ -88,6 +90,7 @@ class MenuLists:
         visibility: VisibilityService,
         ledger: SpendingLedger,
         changed: Callable[[], None],
+        shapes: ClientShapes,
         *,
         reserved: frozenset[str],
     ) -> None:
@@ -96,6 +99,7 @@ class MenuLists:
         self._visibility = visibility
         self._ledger = ledger
         self._changed = changed
+        self._shapes = shapes
         self._reserved = reserved
         self._connections: LRUCache[tuple[str, str], _OpenCategories] = LRUCache(_MOST_SCOPES)
 
@@ -257,6 +261,8 @@ class MenuLists:
         """The names of the tools if the client has their definitions in its list, else their signatures."""
         if not opened:
             return page.signatures(group, "by name" if self.mode(viewer) == "all" else "with call_tool")
+        if traits_of(viewer).list_changes is False:
+            return page.signatures(group, "with call_tool")
         connection = self._connections[viewer.scope]
         if group.is_category and connection.names_suffice(group.name, page.end):
             return page.names(group, can_collapse=len(connection.opened) > 1)
@@ -280,7 +286,7 @@ class MenuLists:
 
     def _page(self, group: CategoryTool, cursor: object, viewer: Viewer) -> "_CategoryPage":
         """The tools of a category from a cursor on, as many as fit the budgets of lines and definitions."""
-        tools = self._menu.by_use(group.tools)
+        tools = [self._shapes.shown_tool(tool, viewer) for tool in self._menu.by_use(group.tools)]
         if not isinstance(cursor, str):
             raise CursorError(str(cursor))
         start = pages.start_of(cursor, [tool.name for tool in tools])

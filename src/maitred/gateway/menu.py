@@ -17,7 +17,7 @@ from maitred.disclosure import pages, views
 from maitred.disclosure.answers import NO_SERVERS, InfoAnswer, parts_withheld
 from maitred.disclosure.budget import pack
 from maitred.disclosure.examples import call_examples
-from maitred.disclosure.introduction import ListContent, introduction, overview
+from maitred.disclosure.introduction import InstructionForm, ListContent, introduction, overview
 from maitred.disclosure.pages import Categories, CategoryLine, HotList, Page, Summary, ToolPage
 from maitred.disclosure.server_details import server_details
 from maitred.disclosure.signature import parameters
@@ -250,14 +250,16 @@ class Menu:
     def _listable_lines(self) -> list[CategoryLine]:
         return self.kept("listable lines", lambda: self._lines(self._context.listable()))
 
-    def introduction(self, mode: ListContent) -> str:
+    def introduction(self, mode: ListContent, form: InstructionForm) -> str:
         """The names of what there is, and how to use it. It ignores the present state of servers."""
-        return self.kept(("introduction", mode), lambda: self._introduction(mode))
+        return self.kept(("introduction", mode, form), lambda: self._introduction(mode, form))
 
-    def _introduction(self, mode: ListContent) -> str:
+    def _introduction(self, mode: ListContent, form: InstructionForm) -> str:
         specs = self._context.settings.servers
         tops = [line.category for line in self._listable_lines() if not line.category.parent]
-        return introduction(mode, [name for name in specs if specs[name].usable], [top.name for top in tops])
+        servers = [name for name in specs if specs[name].usable]
+        purposes = {one.name: one.description for one in self._context.categories}  # no words of a server
+        return introduction(mode, servers, [top.name for top in tops], form, purposes)
 
     def overview(self) -> str:
         """What maitred is, which tools it has, and how to use them."""

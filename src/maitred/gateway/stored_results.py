@@ -1,14 +1,22 @@
 """Stored answers for those who made the calls, and the rules by which answers become shorter."""
 
-from typing import Any
+from typing import Any, Final
 
 from maitred.calls.answer import text_block
-from maitred.calls.results import ResultPage, ResultStore, parse_result_uri
+from maitred.calls.results import AnswerLimit, ResultPage, ResultStore, parse_result_uri
 from maitred.config.result_rules import ToolResultRule, rule_for
+from maitred.disclosure.budget import estimate
+from maitred.gateway.client_shapes import answer_limit
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.annotations import annotate
 from maitred.model.tools import ToolCall, ToolKey
+
+_LEAST_CHARACTERS: Final = 400
+
+
+def _fits(text: str, limit: AnswerLimit) -> bool:
+    return estimate(text) <= limit.tokens and len(text) <= (limit.characters or len(text))
 
 
 class StoredResults:
@@ -25,7 +33,10 @@ class StoredResults:
         """
         if find:
             return self._store.find(viewer.principal, result_id, find)
-        return self._store.page(viewer.principal, result_id, cursor)
+        page, limit = self._store.page(viewer.principal, result_id, cursor), answer_limit(viewer)
+        while limit and len(page.text) > _LEAST_CHARACTERS and not _fits(page.text, limit):
+            page = self._store.page(viewer.principal, result_id, cursor, len(page.text) // 2)
+        return page
 
     def answer(self, call: ToolCall, viewer: Viewer) -> dict[str, Any] | None:
         """The result of a call whose name is the URI of a stored answer; `None` for any other call.

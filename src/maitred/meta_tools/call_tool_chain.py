@@ -19,6 +19,7 @@ async def _answer(gateway: Gateway, request: MetaToolRequest) -> Result:
         caller=request.caller,
         request_id=request_id,
     )
+    result = gateway.fit_answer(result, request.viewer)
     entry = gateway.count_result(result, request.viewer)
     return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 

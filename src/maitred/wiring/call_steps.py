@@ -25,10 +25,11 @@ from maitred.calls.steps.relay import Relay
 from maitred.calls.steps.run_as_task import RunAsTask
 from maitred.calls.steps.run_saved_chain import RunSavedChain
 from maitred.calls.steps.screen_answer import ScreenAnswer
-from maitred.calls.steps.shorten_answer import PAGE_TOKENS, ShortenAnswer
+from maitred.calls.steps.shorten_answer import ShortenAnswer
 from maitred.calls.steps.take_result_tools import TakeResultTools
 from maitred.calls.steps.use_cache import UseCache
 from maitred.gateway.calls import CallServices
+from maitred.gateway.client_shapes import answer_limit
 
 
 def make_call_steps(given: CallServices) -> tuple[Step, ...]:
@@ -43,9 +44,9 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         MarkCached(),  # "[cached]"
         AnnounceTools(),  # "Now available: ..."
         ShortenAnswer(  # to the budget of tokens
-            given.shortener.shorten,
-            given.shortener.limited_to(PAGE_TOKENS).shorten,
+            given.shortener,
             lambda server: server in state.settings.servers and state.spec(server).pages is not None,
+            answer_limit,
         ),
         ApplyResultRules(given.rules),  # drops parts, shows only what changed
         ScreenAnswer(given.screen),  # orders and secrets in answers and errors

@@ -163,7 +163,7 @@ class FirstAnswers:
             "capabilities": dict(sorted({**_BOTH_ERAS, "tasks": _TASKS}.items())),
             "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
             "serverInfo": _SELF,
-            "instructions": self._gateway.introduction(self._known),
+            "instructions": self._gateway.introduction(named),
         }
 
     async def _in_handshake(self, method: str, params: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class FirstAnswers:
                 "supportedVersions": [STATELESS_VERSION],
                 "ttlMs": TTL_MS,
                 **_STAMP,
-                "instructions": self._gateway.introduction(self._known),
+                "instructions": self._gateway.introduction(viewer),
             }
         page = {**await self._page(method, viewer, STATELESS), **_CACHING}
         self.opening = replace(self.opening, is_stateless=True)

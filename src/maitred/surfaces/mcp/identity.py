@@ -65,9 +65,10 @@ class Viewers:
             return self.named(*_client(connection), guest)
         return self.behind(connection, guest)
 
-    def asking(self, ctx: Context) -> Viewer:
-        """The viewer of an introduction, whose connection is not known yet."""
-        return self._guest(ctx, connection_of(ctx)) or self.stateless
+    def introduced(self, ctx: Context) -> Viewer:
+        """The viewer of an introduction, which has no state of its connection yet."""
+        connection = connection_of(ctx)
+        return self.named(*_client(connection), self._guest(ctx, connection))
 
     def _guest(self, ctx: Context, connection: Connection) -> Viewer | None:
         """The viewer in the request's scope, or the guest of its connection; `None` without either."""

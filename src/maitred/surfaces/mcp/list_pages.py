@@ -98,7 +98,7 @@ def offered_definition(definition: dict[str, Any]) -> dict[str, Any]:
 
 def _definition(gateway: Gateway, tool: Tool, viewer: Viewer) -> dict[str, Any]:
     """The definition of a tool; for a client whose list cannot change, its description says what it needs."""
-    definition = compact(gateway.snapshot.definition(tool))
+    definition = compact(gateway.snapshot.definition(gateway.shown_tool(tool, viewer)))
     needs = gateway.requirement(tool, viewer)
     if not needs:
         return definition
@@ -113,12 +113,12 @@ async def page_of_tools(
     shown = [accept(TOOLS, offered_definition(_definition(gateway, tool, viewer))) for tool in tools]
     lists.shown("tools", viewer)
     if mode == "menu":
-        definitions = menu.definitions(gateway.index(viewer))
+        definitions = gateway.menu_for(menu.definitions(gateway.index(viewer)), viewer)
         gateway.count_menu(definitions, viewer)
         return {"resultType": "complete", "tools": definitions}
     own: Sequence[Mapping[str, Any]] = ()
     if mode == "categories":
-        own = () if after else menu.with_categories(gateway, viewer)
+        own = () if after else gateway.menu_for(menu.with_categories(gateway, viewer), viewer)
         gateway.count_categories(own, tools, viewer)
     else:
         gateway.count_tools(tools, viewer)

@@ -124,6 +124,7 @@ class McpSurface:
         without such headers needs none.
         """
         known = viewer or self.viewers.stateless
+        name = self._gateway.published_name(name, known)
         if self._gateway.mode(known) != "all" and not has_headers:
             return None
         return self._gateway.schema_of(name, known)
@@ -170,7 +171,7 @@ class McpSurface:
             return await self.call_tool(ctx.params or {}, ctx.protocol_version, caller, viewer)
         result = await call_next(ctx)
         if ctx.method in _GREETINGS and isinstance(result, dict):
-            viewer = self.viewers.asking(ctx)
+            viewer = self.viewers.introduced(ctx)
             return {**result, "instructions": self._gateway.introduction(viewer)}
         if ctx.method == "notifications/initialized":
             self._notices.connected(connection_of(ctx), self.viewers.of(ctx))
