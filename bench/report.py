@@ -13,6 +13,7 @@ from bench.cages import Cages
 from bench.calls import DIRECT, Calls, Summary, Way
 from bench.chains import INNER, OURS, PEER, Chains
 from bench.churn import Churn
+from bench.deferral import DeferralTable
 from bench.faults import Faults
 from bench.growth import CHANGED, Growth, Took
 from bench.hits import EDITS, Hits
@@ -402,6 +403,23 @@ def show_token_table(out: Output, table: TokenTable) -> None:
     _show_skipped(out, table.skipped)
 
 
+def show_deferral(out: Output, table: DeferralTable) -> None:
+    rows = [
+        (
+            f"{'loaded' if row.loads else 'deferred'}, {'with' if row.instructs else 'without'} instructions",
+            row.era, *(f"{count} of {row.tasks}" for count in (row.first, row.second, row.ever)),
+        )
+        for row in table.rows
+    ]  # fmt: skip
+    caption = (
+        f"{table.tools:,} tools of {table.servers} servers behind the menu; a scripted client that defers"
+        " tools, six tasks that were written down before, and for how many it has a right tool in sight, to be"
+        " called at once. loaded: it heeds `alwaysLoad`; instructions: its model sees them"
+    )
+    out.table("a client that defers", ("menu", "era", "first turn", "second turn", "at all"), rows, caption)
+    _show_skipped(out, table.skipped)
+
+
 def _percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
@@ -521,6 +539,7 @@ SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "browsing": show_browsing,
     "page-tokens": show_page_tokens,
     "token-table": show_token_table,
+    "deferral": show_deferral,
     "pages": show_pages,
     "web": show_web,
 }

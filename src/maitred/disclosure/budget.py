@@ -55,6 +55,11 @@ def to_o200k_budget(budget_tokens: int, family: str) -> int:
     return int(budget_tokens / _MULTIPLIERS[family])
 
 
+def from_o200k(tokens: int, family: str) -> int:
+    """How many tokens of a model family a text has, from its o200k tokens."""
+    return round(tokens * _MULTIPLIERS[family])
+
+
 def for_model(definitions: Iterable[Mapping[str, Any]]) -> str:
     """Write definitions of tools as JSON without their `_meta`, which a client shows to no model."""
     without_meta = [{key: value for key, value in one.items() if key != "_meta"} for one in definitions]

@@ -68,7 +68,7 @@ def introduction(
     text = f"{_contents(named, of_categories, room)} {how}"
     if form.most <= MOST_CHARACTERS:
         return text
-    lines = [f"{name}: {plain_name(purposes[name])}" for name in categories if purposes.get(name)]
+    lines = [f"{name}: {' '.join(purposes[name].split())}" for name in categories if purposes.get(name)]
     return _with_lines(text, lines, form.most)
 
 

@@ -86,6 +86,13 @@ class ClientShapes:
             self._names[most] = found
         return found
 
+    def answer_limit(self, viewer: Viewer) -> AnswerLimit | None:
+        """The longest answer of `call_tool` for the client of a viewer, if it has a limit that is known."""
+        limit = answer_limit(viewer)
+        if limit is None:
+            return None
+        return replace(limit, tokens=self._shortener.within(limit).limit_tokens)
+
     def fit(self, result: dict[str, Any], viewer: Viewer) -> dict[str, Any]:
         """A result of the gateway's own within the limit of a viewer's client."""
         limit = answer_limit(viewer)
@@ -121,6 +128,10 @@ class ClientShapeMethods:
     def published_name(self, name: str, viewer: Viewer) -> str:
         """The published name of a tool that a viewer's client calls; the name itself if there is none."""
         return self._shapes.published_name(name, viewer)
+
+    def answer_limit(self, viewer: Viewer) -> AnswerLimit | None:
+        """The longest answer for the client of a viewer; `None` if it has no limit that is known."""
+        return self._shapes.answer_limit(viewer)
 
     def fit_answer(self, result: dict[str, Any], viewer: Viewer) -> dict[str, Any]:
         """A result within the limit of the viewer's client; what is cut is stored whole for the principal."""

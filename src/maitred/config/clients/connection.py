@@ -123,6 +123,15 @@ def look_at_file(at: UserMachine, client: KnownClient, file: ClientFile, path: P
     )
 
 
+def own_entry(state: ClientState) -> Mapping[str, Any]:
+    """The entry of this gateway in the file of a client; empty if there is none."""
+    if state.fault or not state.own:
+        return {}
+    servers = ClientText(state.client, state.path, _text_of(state.content)).servers
+    entry = servers.get(state.own[0])
+    return entry if isinstance(entry, Mapping) else {}
+
+
 def _with_fault(state: ClientState, fault: str) -> ClientState:
     return ClientState(
         client=state.client, file=state.file, path=state.path, fault=fault, is_installed=True,

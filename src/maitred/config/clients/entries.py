@@ -27,14 +27,16 @@ _UNPRINTABLE: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def start_command(program: Path, config: Path) -> Sequence[str]:
+def start_command(program: Path, config: Path, profile: str = "") -> Sequence[str]:
     """The words of the command by which a client starts this gateway over stdio.
 
     `program` is the file of maitred, if it was started by one; else the interpreter starts it as a module.
+    With the name of a profile of tools, the client has the tools of that profile alone.
     """
     is_own = program.name == NAME and program.is_file()
     started = [str(program)] if is_own else [sys.executable, "-m", "maitred"]
-    return [*started, "serve", *([] if _is_default(config) else ["--config", str(config.absolute())])]
+    chosen = [] if _is_default(config) else ["--config", str(config.absolute())]
+    return [*started, "serve", *chosen, *(["--profile", profile] if profile else [])]
 
 
 def _is_default(config: Path) -> bool:

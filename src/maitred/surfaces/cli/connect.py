@@ -31,6 +31,8 @@ from maitred.config.clients.takeover import (
     undo_takeover,
 )
 from maitred.errors import ConfigError
+from maitred.model.access import LOCAL_GRANT
+from maitred.model.profiles import narrow_to_profile
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -40,6 +42,7 @@ from maitred.surfaces.cli.console import (
     out,
     print_json,
     remember,
+    settings_of,
     visible,
 )
 from maitred.surfaces.cli.session import command_line
@@ -83,6 +86,9 @@ def connect(
         bool,
         typer.Option("--move", help="Move the servers of the client into the configuration of this gateway."),
     ] = False,
+    profile: Annotated[
+        str, typer.Option(help="Give the clients the tools of this profile of the configuration alone.")
+    ] = "",
     project: ProjectOption = False,
     file: FileOption = None,
     yes: YesOption = False,
@@ -91,7 +97,9 @@ def connect(
     """Put this gateway into the files of clients. Without names it shows all clients that are found."""
     may_configure(config)
     source = config_path(config)
-    words = start_command(Path(sys.argv[0]).absolute(), source)
+    if profile:  # a mistyped one would only show when the client starts
+        narrow_to_profile(LOCAL_GRANT, profile, settings_of(config).profiles)
+    words = start_command(Path(sys.argv[0]).absolute(), source, profile)
     states = _states(clients, file, is_project=project)
     plans: list[_Plan] = []
     for state in states:

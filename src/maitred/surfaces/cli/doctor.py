@@ -15,6 +15,7 @@ from maitred.model.browsers import BrowserReport
 from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.advice import advice
+from maitred.surfaces.cli.client_view import show_client
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -44,10 +45,16 @@ def register(app: typer.Typer) -> None:
 def doctor(
     servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
     config: ConfigOption = None,
+    client: Annotated[
+        str, typer.Option(help="Say what this client sees and gets; ask only servers that are not known yet.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Check the configuration, start every enabled server, and advise. Exits with 1 if anything is wrong."""
     settings, viewer = prepare(config)
+    if client:
+        show_client(client, servers or [], settings, viewer, as_json=as_json)
+        return
     found = run(lambda: _examine(settings, servers or [], viewer))
     findings, catalog, cage = found.servers, found.catalog, found.cage
     fault = catalog["fault"]

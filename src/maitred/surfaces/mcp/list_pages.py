@@ -110,20 +110,44 @@ async def page_of_tools(
 ) -> dict[str, Any]:
     """A page of `tools/list`; it is counted, and recorded as shown to the viewer."""
     mode, tools, cursor = await gateway.listing(viewer, after)
-    shown = [accept(TOOLS, offered_definition(_definition(gateway, tool, viewer))) for tool in tools]
+    own = () if after else own_definitions(gateway, viewer)
+    shown = _shown(gateway, tools, viewer, accept)
     lists.shown("tools", viewer)
     if mode == "menu":
-        definitions = gateway.menu_for(menu.definitions(gateway.index(viewer)), viewer)
-        gateway.count_menu(definitions, viewer)
-        return {"resultType": "complete", "tools": definitions}
-    own: Sequence[Mapping[str, Any]] = ()
-    if mode == "categories":
-        own = () if after else gateway.menu_for(menu.with_categories(gateway, viewer), viewer)
+        gateway.count_menu(own, viewer)
+    elif mode == "categories":
         gateway.count_categories(own, tools, viewer)
     else:
         gateway.count_tools(tools, viewer)
     page: dict[str, Any] = {"resultType": "complete", "tools": [*own, *shown]}
     return page | ({"nextCursor": write_cursor(cursor)} if cursor else {})
+
+
+async def whole_list(gateway: Gateway, viewer: Viewer) -> list[dict[str, Any]]:
+    """All definitions of `tools/list` for a viewer, without those parts that its revision lacks.
+
+    Nothing is counted or recorded as shown.
+    """
+    entries, after = [*own_definitions(gateway, viewer)], ""
+    while True:
+        _, tools, after = await gateway.listing(viewer, after)
+        entries += _shown(gateway, tools, viewer, lambda _, definition: dict(definition))
+        if not after:
+            return entries
+
+
+def own_definitions(gateway: Gateway, viewer: Viewer) -> Sequence[dict[str, Any]]:
+    """What the list of a viewer begins with: the menu, or categories with the meta-tools that they need."""
+    mode = gateway.mode(viewer)
+    if mode == "all":
+        return ()
+    is_menu = mode == "menu"
+    own = menu.definitions(gateway.index(viewer)) if is_menu else menu.with_categories(gateway, viewer)
+    return gateway.menu_for(own, viewer)
+
+
+def _shown(gateway: Gateway, tools: Sequence[Tool], viewer: Viewer, accept: Accept) -> list[dict[str, Any]]:
+    return [accept(TOOLS, offered_definition(_definition(gateway, tool, viewer))) for tool in tools]
 
 
 def write_cursor(name: str) -> str:
