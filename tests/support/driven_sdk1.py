@@ -96,6 +96,7 @@ async def main(target: dict[str, Any]) -> None:
             read_timeout_seconds=timedelta(seconds=PATIENCE_S),
             elicitation_callback=person.elicited,
             message_handler=heard,
+            client_info=types.Implementation(name=target.get("client", "driven"), version="1"),
         ) as session,
     ):
         await session.initialize()

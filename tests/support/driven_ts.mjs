@@ -18,7 +18,7 @@ const { StdioClientTransport: Stdio } = await load('@modelcontextprotocol/client
 const say = (message) => process.stdout.write(`${JSON.stringify(message)}\n`);
 
 const client = new Client(
-  { name: 'driven', version: '1' },
+  { name: target.client ?? 'driven', version: '1' },
   {
     capabilities: { elicitation: { form: {} } },
     versionNegotiation: { mode: mode === 'legacy' ? 'legacy' : { pin: mode } },

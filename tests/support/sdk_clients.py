@@ -181,14 +181,17 @@ class _OwnClient(SdkClient):
 
 @asynccontextmanager
 async def own_client(
-    transport: Any, era: Era, prefix: str = "", *, can_ask: bool = True
+    transport: Any, era: Era, prefix: str = "", *, can_ask: bool = True, name: str = "driven"
 ) -> AsyncIterator[SdkClient]:
     """A client of the Python SDK 2; `transport` is what its `Client` takes, a server in this process too."""
     made = _OwnClient(era=era, prefix=prefix)
     handler = made.heard if era == "handshake" else None
     mode: Any = "legacy" if era == "handshake" else MODERN
     asking = made.elicited if can_ask else None
-    async with Client(transport, mode=mode, message_handler=handler, elicitation_callback=asking) as client:
+    own = types.Implementation(name=name, version="1")
+    async with Client(
+        transport, mode=mode, message_handler=handler, elicitation_callback=asking, client_info=own
+    ) as client:
         made.client = client
         yield made
 
@@ -266,7 +269,10 @@ async def _driven(sdk: Sdk, target: Json, prefix: str) -> AsyncIterator[SdkClien
 
 @asynccontextmanager
 async def sdk_client(sdk: Sdk, target: Json, prefix: str = "") -> AsyncIterator[SdkClient]:
-    """A client at a target, `{"url": …}` or `{"command": […]}`; skipped where its SDK is not installed."""
+    """A client at a target, `{"url": …}` or `{"command": […]}`; skipped where its SDK is not installed.
+
+    With `"client": NAME` in the target, it introduces itself by that name.
+    """
     if not sdk.is_installed:
         pytest.skip(f"{sdk.name} is not here; `make servers` installs it")
     environment = {"XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]}
@@ -278,5 +284,5 @@ async def sdk_client(sdk: Sdk, target: Json, prefix: str = "") -> AsyncIterator[
     if command := target.get("command"):
         program = StdioServerParameters(command=command[0], args=command[1:], env=environment)
         transport = stdio_client(program)
-    async with own_client(transport, sdk.era, prefix) as own:
+    async with own_client(transport, sdk.era, prefix, name=target.get("client", "driven")) as own:
         yield own

@@ -13,6 +13,7 @@ from mcp.shared.inbound import InboundModernRoute
 
 from maitred.model.access import Viewer
 from maitred.surfaces.mcp.caller import CLIENT, HandshakeCaller, StatelessCaller
+from maitred.surfaces.mcp.identity import client_of
 from maitred.surfaces.mcp.server import McpSurface
 
 Params = Mapping[str, Any] | None
@@ -67,7 +68,7 @@ class StatelessDispatch:
         """Answer a request, whose envelope the SDK has read into `route`."""
         version = route.protocol_version
         if method == "tools/call":
-            viewer = self._surface.viewers.named(*_client(route.client_info), guest)
+            viewer = self._surface.viewers.named(*client_of(route.client_info), guest)
             caller = StatelessCaller(context, params, viewer, client=self._client)
             return await self._surface.call_tool(params or {}, version, caller, viewer)
         connection = self.connection(version, route.client_info, route.client_capabilities, guest)
@@ -82,10 +83,3 @@ class StatelessDispatch:
         if guest is not None:
             self._surface.viewers.admit(connection, guest)
         return connection
-
-
-def _client(client_info: Any) -> tuple[str, str]:
-    """The name and version that a client of the stateless era gives itself; empty if it gives none."""
-    own = client_info if isinstance(client_info, Mapping) else {}
-    name, version = own.get("name"), own.get("version")
-    return name if isinstance(name, str) else "", version if isinstance(version, str) else ""

@@ -6,7 +6,7 @@ gateway, it is the grant that a client proved when it connected. A connection is
 object of it (see `maitred.surfaces.mcp.caller.connection_of`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -68,7 +68,9 @@ class Viewers:
     def introduced(self, ctx: Context) -> Viewer:
         """The viewer of an introduction, which has no state of its connection yet."""
         connection = connection_of(ctx)
-        return self.named(*_client(connection), self._guest(ctx, connection))
+        own = (ctx.params or {}).get("clientInfo")  # of a handshake, which the connection does not have yet
+        client = client_of(own) if own is not None else _client(connection)
+        return self.named(*client, self._guest(ctx, connection))
 
     def _guest(self, ctx: Context, connection: Connection) -> Viewer | None:
         """The viewer in the request's scope, or the guest of its connection; `None` without either."""
@@ -109,6 +111,13 @@ class Viewers:
                 INVALID_REQUEST, "this connection belongs to another principal; open another connection"
             )
         return replace(viewer, grant=grant)
+
+
+def client_of(client_info: Any) -> tuple[str, str]:
+    """The name and version in the information of a client about itself; empty if it gives none."""
+    own = client_info if isinstance(client_info, Mapping) else {}
+    name, version = own.get("name"), own.get("version")
+    return name if isinstance(name, str) else "", version if isinstance(version, str) else ""
 
 
 def _client(connection: Connection) -> tuple[str, str]:
