@@ -244,6 +244,8 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "connect:whole": "If the file of the client cannot be written, the configuration is as before.",
             "connect:asks": "At a terminal it asks which clients are meant.",
             "connect:refused": "A mistaken name of a client is answered with the nearest.",
+            "clients:limits": "A known client gets names and answers that it can take, over every transport.",
+            "clients:shared": "Clients that share a gateway are known each by its own name, with every SDK.",
         },
     )
     | _of("style notes", {"info:brief": "Brief information is under 300 tokens a tool."})

@@ -1,6 +1,7 @@
 """What to paste into the files of clients: each text is whole, and is found where the client looks for it."""
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -8,18 +9,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
+from ruamel.yaml import YAML
 
 from maitred.config.clients.discovery import discover
 from maitred.config.clients.entries import NAME, PLACEHOLDER, start_command
 from maitred.config.clients.files import UserMachine, parse_content
 from maitred.config.clients.table import (
+    CLIENT_IDS,
+    CLIENTS_FILE,
     PLATFORMS,
+    ClientEntry,
     KnownClient,
     Platform,
+    client_named,
     find_client,
     fold_name,
     known_clients,
+    read_entry,
+    traits_of,
 )
+from maitred.config.clients.traits import UNKNOWN
+from maitred.gateway.client_shapes import limit_of_traits
+from maitred.meta_tools.menu import definitions
+from maitred.model.access import LOCAL_GRANT, Viewer
 
 WORDS = ("/opt/my tools/maitred", "serve", "--config", '/home/ann/a "b"\\c/größe.yaml')
 ADDRESS = "http://127.0.0.1:8420/mcp"
@@ -110,3 +123,84 @@ def test_the_command_names_the_program_if_there_is_one(tmp_path: Path) -> None:
     assert start_command(program, config) == as_module
     program.write_text("")
     assert start_command(program, config) == [str(program), "serve", "--config", str(config)]
+
+
+# --- what is known of clients -----------------------------------------------------------------------------
+
+
+def entries() -> dict[str, Any]:
+    """The entries of `clients.yaml`, as a YAML parser reads the whole file."""
+    found: dict[str, Any] = YAML(typ="safe", pure=True).load(CLIENTS_FILE.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("client_id", CLIENT_IDS)
+def test_each_entry_has_the_keys_and_types_that_the_file_explains(client_id: str) -> None:
+    """The gateway itself does not check them, since that takes time at its start."""
+    TypeAdapter(ClientEntry).validate_python(entries()[client_id])
+    head = CLIENTS_FILE.read_text(encoding="utf-8").partition("\n\n")[0]
+    for key in entries()[client_id].keys() | entries()[client_id].get("traits", {}).keys():
+        assert re.search(rf"\b{key}\b", head), key
+
+
+def test_all_entries_of_the_file_are_read() -> None:
+    """Each is parsed alone; what a YAML parser sees in the file is the same."""
+    assert list(entries()) == list(CLIENT_IDS) == [one.id for one in known_clients()]
+
+
+def test_a_client_is_one_entry() -> None:
+    """A made-up one is read, written, known and limited, and no module names it."""
+    entry = {
+        "title": "Mine",
+        "names": ["My Client"],
+        "files": ["<config>/mine/mcp.json"],
+        "stdio": {"run": "{words}", "kind": "local"},
+        "why_no_http": "It has none.",
+        "then": "Nothing.",
+        "traits": {"prefix": "m_", "most_name": 40, "deferral": {"defers": "all", "entry": {"eager": True}}},
+    }
+    client = read_entry(entry).client("mine")
+
+    assert client.names == {"my-client"}
+    assert client.stdio(["a", "b"]) == {"run": ["a", "b"], "kind": "local", "eager": True}
+    assert client.traits.most_own_name == 38
+    assert [file.path for file in client.files] == [
+        "{XDG_CONFIG_HOME:~/.config}/mine/mcp.json",
+        "~/Library/Application Support/mine/mcp.json",
+        "{APPDATA:~/AppData/Roaming}/mine/mcp.json",
+    ]
+
+
+@each_client
+def test_names_of_tools_and_answers_leave_room_for_something(client: KnownClient) -> None:
+    """A limit that nothing fits would be a mistake in the file."""
+    limit = limit_of_traits(client.traits)
+    assert client.traits.most_own_name >= 40
+    assert limit is None or limit.tokens >= 1_000
+
+
+@pytest.mark.parametrize("name", ["Visual Studio Code", "visual-studio-code", "VISUAL_STUDIO CODE"])
+def test_a_client_is_known_by_its_name_however_it_is_written(name: str) -> None:
+    client = client_named(name)
+    assert client is not None
+    assert client.id == "vscode"
+
+
+@pytest.mark.parametrize("name", ["", "title", "mcpServers", "maitred", "claude", "then", "x" * 100_000])
+def test_a_word_of_the_file_is_no_client(name: str) -> None:
+    assert client_named(name) is None
+
+
+def test_a_client_over_http_or_on_the_command_line_has_no_traits() -> None:
+    """What a caller of the HTTP API says of itself shapes nothing."""
+    for surface in ("http", "cli", "web", ""):
+        assert traits_of(Viewer(grant=LOCAL_GRANT, client="claude-code", surface=surface)) is UNKNOWN  # type: ignore[arg-type]
+    assert traits_of(Viewer(grant=LOCAL_GRANT, client="claude-code", surface="mcp")).prefix
+
+
+def test_the_menu_asks_to_be_loaded_by_the_marks_of_all_clients() -> None:
+    """A client that is not known gets them, too: it may be one of those under another name."""
+    marks: dict[str, Any] = {}
+    for client in known_clients():
+        marks |= client.traits.deferral.tool
+    assert all(one["_meta"] == marks for one in definitions())
