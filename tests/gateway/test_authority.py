@@ -60,6 +60,9 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "auditing.require": "is what refuses",
     "allow_list.joined": "is what a review reads, and shown to none",
     **dict.fromkeys(("auditing.use", "auditing.keep_up"), UPKEEP),
+    **dict.fromkeys(("answer_limit", "menu_for", "shown_tool"), FORM),
+    "fit_answer": OWN,
+    "published_name": "is the name that the viewer gave, or the whole name of a tool that it may see",
     "list_state": "is a key by which the lists of viewers are compared, and shown to none",
     **dict.fromkeys(("count_menu", "count_tools", "count_categories", "count_answer", "count_result"), OWN),
 }
@@ -119,6 +122,8 @@ GIVEN: Final[Mapping[str, Any]] = {
     "caller": NOT_ASKED,
     "request_id": "r1",
     "profile": "review",
+    "result": {"content": []},
+    "definitions": [],
     "client": "cursor",
     "enabled": False,
 }

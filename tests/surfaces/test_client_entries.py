@@ -204,3 +204,19 @@ def test_the_menu_asks_to_be_loaded_by_the_marks_of_all_clients() -> None:
     for client in known_clients():
         marks |= client.traits.deferral.tool
     assert all(one["_meta"] == marks for one in definitions())
+
+
+def test_the_page_has_the_true_limits_of_each_client() -> None:
+    """Source: docs/connect.md, "What each client gets"."""
+    page = (Path(__file__).parents[2] / "docs" / "connect.md").read_text(encoding="utf-8")
+    table = page.split("| client | answers |")[1].split("\n\n")[0]
+    for client in known_clients():
+        traits, limit = client.traits, limit_of_traits(client.traits)
+        title = re.escape(client.title)
+        row = next((line for line in table.splitlines() if re.search(rf"\| .*\b{title}\b", line)), "")
+        if traits.answers:
+            assert f"{traits.answers.tokens or traits.answers.characters:,}" in row
+            assert limit
+            assert traits.answers.characters or f"{limit.tokens:,}" in row
+        if traits.most_own_name < 64:
+            assert re.search(rf"\b{traits.most_own_name}\b", row or table.splitlines()[-1]), client.id

@@ -16,6 +16,7 @@ from maitred.config.clients.table import traits_of
 from maitred.config.clients.traits import MOST_NAME, ClientTraits
 from maitred.disclosure.budget import to_o200k_budget
 from maitred.disclosure.introduction import InstructionForm
+from maitred.gateway.authorization import Authorization
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
@@ -119,6 +120,7 @@ class ClientShapes:
 class ClientShapeMethods:
     """The methods of a gateway by which surfaces give each client what it takes."""
 
+    _access: Authorization
     _shapes: ClientShapes
 
     def shown_tool(self, tool: Tool, viewer: Viewer) -> Tool:
@@ -127,7 +129,10 @@ class ClientShapeMethods:
 
     def published_name(self, name: str, viewer: Viewer) -> str:
         """The published name of a tool that a viewer's client calls; the name itself if there is none."""
-        return self._shapes.published_name(name, viewer)
+        found = self._shapes.published_name(name, viewer)
+        if found == name or found in self._access.portion(viewer).context.snapshot.by_name:
+            return found
+        return name
 
     def answer_limit(self, viewer: Viewer) -> AnswerLimit | None:
         """The longest answer for the client of a viewer; `None` if it has no limit that is known."""

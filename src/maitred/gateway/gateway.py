@@ -515,7 +515,7 @@ class Gateway(
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        if (name := self._shapes.published_name(call.name, viewer)) != call.name:
+        if (name := self.published_name(call.name, viewer)) != call.name:
             call = replace(call, name=name)
         if (ours := self._own_answers.answer(call, viewer)) is not None:
             return ours

@@ -1,7 +1,7 @@
 """Clients: which have been here, and what goes into the file of each, so that it uses this gateway.
 
 Who was here is what the audit trail and the running gateway know: a claim of each client, and no proof.
-To add a client that a person may connect, add it to `maitred.config.clients.table`.
+To add a client that a person may connect, add it to `clients.yaml` in `maitred.config.clients`.
 """
 
 import sys
