@@ -413,8 +413,8 @@ def show_deferral(out: Output, table: DeferralTable) -> None:
     ]  # fmt: skip
     caption = (
         f"{table.tools:,} tools of {table.servers} servers behind the menu; a scripted client that defers"
-        " tools, six tasks that were written down before, and for how many it has a right tool in sight, to be"
-        " called at once. loaded: it heeds `alwaysLoad`; instructions: its model sees them"
+        " tools, six tasks that were written down before, and for how many it has a right tool in sight, to"
+        " be called at once. loaded: it heeds `alwaysLoad`; instructions: its model sees them"
     )
     out.table("a client that defers", ("menu", "era", "first turn", "second turn", "at all"), rows, caption)
     _show_skipped(out, table.skipped)

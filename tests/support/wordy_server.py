@@ -6,6 +6,7 @@ length, `shaped(characters)`, whose answer has a declared form, and COUNT tools 
 
 import json
 import sys
+from typing import Any
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank. "
 LONG = "list_everything_that_was_ever_written_about_subject_number_{:04}"
@@ -13,15 +14,15 @@ SIZE = {"type": "object", "properties": {"characters": {"type": "integer"}}, "re
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-def tools(count):
-    own = [
+def tools(count: int) -> list[dict[str, Any]]:
+    own: list[dict[str, Any]] = [
         {"name": "page", "description": "A page of text", "inputSchema": SIZE},
         {"name": "shaped", "description": "A page in a form", "inputSchema": SIZE, "outputSchema": TEXT},
     ]
     return own + [{"name": LONG.format(n), "inputSchema": {"type": "object"}} for n in range(count)]
 
 
-def result(method, params, count):
+def result(method: str, params: dict[str, Any], count: int) -> dict[str, Any]:
     if method == "initialize":
         own = {"name": "wordy", "version": "1"}
         return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": own}
@@ -35,7 +36,7 @@ def result(method, params, count):
     return {}
 
 
-def main():
+def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message:

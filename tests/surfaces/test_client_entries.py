@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from maitred.config.clients.table import (
 from maitred.config.clients.traits import UNKNOWN
 from maitred.gateway.client_shapes import limit_of_traits
 from maitred.meta_tools.menu import definitions
-from maitred.model.access import LOCAL_GRANT, Viewer
+from maitred.model.access import LOCAL_GRANT, Surface, Viewer
 
 WORDS = ("/opt/my tools/maitred", "serve", "--config", '/home/ann/a "b"\\c/größe.yaml')
 ADDRESS = "http://127.0.0.1:8420/mcp"
@@ -128,6 +129,7 @@ def test_the_command_names_the_program_if_there_is_one(tmp_path: Path) -> None:
 # --- what is known of clients -----------------------------------------------------------------------------
 
 
+@cache
 def entries() -> dict[str, Any]:
     """The entries of `clients.yaml`, as a YAML parser reads the whole file."""
     found: dict[str, Any] = YAML(typ="safe", pure=True).load(CLIENTS_FILE.read_text(encoding="utf-8"))
@@ -193,8 +195,9 @@ def test_a_word_of_the_file_is_no_client(name: str) -> None:
 
 def test_a_client_over_http_or_on_the_command_line_has_no_traits() -> None:
     """What a caller of the HTTP API says of itself shapes nothing."""
-    for surface in ("http", "cli", "web", ""):
-        assert traits_of(Viewer(grant=LOCAL_GRANT, client="claude-code", surface=surface)) is UNKNOWN  # type: ignore[arg-type]
+    surfaces: tuple[Surface, ...] = ("http", "cli", "web", "")
+    for surface in surfaces:
+        assert traits_of(Viewer(grant=LOCAL_GRANT, client="claude-code", surface=surface)) is UNKNOWN
     assert traits_of(Viewer(grant=LOCAL_GRANT, client="claude-code", surface="mcp")).prefix
 
 

@@ -74,11 +74,7 @@ def doctor(
             }
         )
     else:
-        out.print(Text(f"configuration {settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
-        out.print(Text(f"catalog {catalog['path']}: {unwritable(fault) if fault else 'fine'}"))
-        out.print(Text(f"search: {_about(found.semantics)}"))
-        jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
-        out.print(Text(f"chains: {jail}"))
+        _show_gateway(settings, found)
         _show_cages(cages)
         for browser in browsers:
             of = f" of {browser.server}" if browser.server else ""
@@ -87,6 +83,16 @@ def doctor(
     has_browser_fault = any(one.fault for one in browsers if one.server)
     if fault or has_browser_fault or not all(finding["ok"] for finding in findings):
         raise typer.Exit(1)
+
+
+def _show_gateway(settings: Settings, found: "_DoctorReport") -> None:
+    """Print what is true of the gateway as a whole."""
+    fault, cage = found.catalog["fault"], found.cage
+    out.print(Text(f"configuration {settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
+    out.print(Text(f"catalog {found.catalog['path']}: {unwritable(fault) if fault else 'fine'}"))
+    out.print(Text(f"search: {_about(found.semantics)}"))
+    jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
+    out.print(Text(f"chains: {jail}"))
 
 
 def _with_way(finding: dict[str, Any], settings: Settings) -> dict[str, Any]:
