@@ -15,6 +15,7 @@ from maitred.calls.steps.run_as_task import TaskRunner
 from maitred.calls.steps.run_saved_chain import RunSaved
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cache_policy import CachePolicy
+from maitred.gateway.client_shapes import ClientShapes
 from maitred.gateway.held_calls import HeldCallService
 from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.result_tools import ResultTools
@@ -35,6 +36,7 @@ class CallServices:
     auditing: AuditService
     screen: AnswerScreen
     shortener: Shortener
+    shapes: ClientShapes
     rules: ResultRules
     cache: ResultCache
     cache_policy: CachePolicy

@@ -66,10 +66,13 @@ class ClientShapes:
 
     def shown_tool(self, tool: Tool, viewer: Viewer) -> Tool:
         """A tool under the name that the list of a viewer's client has for it."""
+        name = self.shown_name(tool.name, viewer)
+        return tool if name == tool.name else replace(tool, name=name)
+
+    def shown_name(self, name: str, viewer: Viewer) -> str:
+        """The name that the list of a viewer's client has for a published one."""
         most = traits_of(viewer).most_own_name
-        if len(tool.name) <= most:
-            return tool
-        return replace(tool, name=self._shown(most).by_published.get(tool.name, tool.name))
+        return name if len(name) <= most else self._shown(most).by_published.get(name, name)
 
     def published_name(self, name: str, viewer: Viewer) -> str:
         """The published name of a tool that the client of a viewer calls; the name itself if it has none."""

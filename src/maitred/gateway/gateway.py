@@ -175,6 +175,7 @@ class Gateway(
             auditing=parts.auditing,
             screen=parts.screen,
             shortener=parts.shortener,
+            shapes=self._shapes,
             rules=parts.make_rules(self._context),
             cache=parts.cache,
             cache_policy=CachePolicy(self._context, self._visibility),

@@ -42,7 +42,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         # What is done to an answer, the last thing first.
         AnnotateAnswer(),  # audience and priority, where the server says none
         MarkCached(),  # "[cached]"
-        AnnounceTools(),  # "Now available: ..."
+        AnnounceTools(given.shapes.shown_name),  # "Now available: ..."
         ShortenAnswer(  # to the budget of tokens
             given.shortener,
             lambda server: server in state.settings.servers and state.spec(server).pages is not None,

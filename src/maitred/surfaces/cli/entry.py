@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from maitred.config.clients.entries import start_command
+from maitred.config.clients.table import find_client
 from maitred.surfaces.cli.console import ConfigOption, config_path
 
 
@@ -27,6 +28,6 @@ def entry_line(config: Path | None = None) -> str:
 
 
 def _entry(config: Path | None) -> dict[str, Any]:
-    """The entry; with `alwaysLoad`, Claude Code shows the menu's definitions and not only its names."""
-    command, *rest = start_command(Path(sys.argv[0]).absolute(), config_path(config))
-    return {"command": command, "args": rest, "alwaysLoad": True}
+    """The entry of Claude Code, with what has it show the menu's definitions and not only its names."""
+    words = start_command(Path(sys.argv[0]).absolute(), config_path(config))
+    return find_client("claude-code").stdio(words)
