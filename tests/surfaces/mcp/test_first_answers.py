@@ -266,9 +266,15 @@ async def first_words(client: Client, version: str) -> list[bytes]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["menu", "all", "categories"])
-async def test_the_first_answers_have_the_bytes_of_later_ones(mode: str, tmp_path: Path) -> None:
-    """In each revision, whether or not the SDK was imported before."""
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [("menu", "a client"), ("all", "a client"), ("categories", "a client"), ("menu", "claude-code")],
+)
+async def test_the_first_answers_have_the_bytes_of_later_ones(
+    mode: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each revision, whether or not the SDK was imported before, for a client that is known, too."""
+    monkeypatch.setitem(CLIENT, "name", name)
     async with gateway_of(tmp_path, mode, Upstream()) as gateway:
         for version in VERSIONS:
             first = []
@@ -280,6 +286,7 @@ async def test_the_first_answers_have_the_bytes_of_later_ones(mode: str, tmp_pat
                 assert (surface._surface is None) is (surface is not later)
             assert first[0] == first[1]
             assert all(b'"result"' in answer for answer in first[0])
+            assert (b"load them first" in first[0][0]) is (name == "claude-code")
 
 
 @pytest.mark.anyio
