@@ -1,4 +1,4 @@
-"""References to secrets: of the keyring, and of commands. What is not allowed is refused, with the way out."""
+"""References to secrets: of the keyring, and of commands. What is not allowed is refused."""
 
 import stat
 import sys

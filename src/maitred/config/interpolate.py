@@ -71,7 +71,7 @@ class ReferenceRights:
         """
         if self.owner and not name.startswith(f"{self.owner}/"):
             raise UnresolvedReferenceError(
-                f"${{keyring:{name}}} is not for this server; its manifest may use those below `{self.owner}/`"
+                f"${{keyring:{name}}} is not for this server, whose own begin with {self.owner}/"
             )
 
 

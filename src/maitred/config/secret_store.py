@@ -48,8 +48,8 @@ def check_name(name: str) -> None:
     """
     if len(name) > LONGEST_NAME or not NAME.fullmatch(name):
         raise SecretStoreError(
-            f"{name[:LONGEST_NAME]!r} is no name of a secret; use letters, digits and _ . @ + - with / between "
-            f"parts, at most {LONGEST_NAME} characters"
+            f"{name[:LONGEST_NAME]!r} is no name of a secret; use letters, digits and _ . @ + - with / "
+            f"between parts, at most {LONGEST_NAME} characters"
         )
 
 
