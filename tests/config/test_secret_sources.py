@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keyring.backends.fail import Keyring as NoKeyring
-from tests.support.file_keyring import FileKeyring, using
+from tests.support.file_keyring import FileKeyring, no_keyring, using
 
 from maitred.config.interpolate import UnresolvedReferenceError, references, resolve, resolver
 from maitred.config.load import parse
@@ -70,7 +69,7 @@ def test_what_is_no_name_of_a_secret_is_refused(store: SecretStore, name: str) -
 
 def test_without_a_keyring_the_error_says_what_to_do(store: SecretStore) -> None:
     """And a default counts, as for a variable that is not set."""
-    with using(NoKeyring()):
+    with using(no_keyring()):
         with pytest.raises(UnresolvedReferenceError, match=r"no keyring that can be used.*or use a variable"):
             resolve("${keyring:x}", ENVIRON)
         with pytest.raises(SecretStoreError, match="no keyring"):

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import keyring
 from keyring.backend import KeyringBackend
+from keyring.backends.fail import Keyring
 from keyring.errors import KeyringLocked, PasswordDeleteError
 
 
 class FileKeyring(KeyringBackend):
     """Keeps secrets in a file; `is_locked` makes it refuse, as one that nobody unlocked."""
 
-    priority = -1  # type: ignore[assignment]  # never chosen by itself
+    priority = -1  # never chosen by itself
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # of the library
         self._path = path
         self.is_locked = False
         self.reads: list[str] = []
@@ -44,6 +45,12 @@ class FileKeyring(KeyringBackend):
         if known.pop(f"{service}:{username}", None) is None:
             raise PasswordDeleteError("it is not there")
         self._path.write_text(json.dumps(known))
+
+
+def no_keyring() -> KeyringBackend:
+    """What the library finds on a machine that has no keyring."""
+    backend: KeyringBackend = Keyring()  # type: ignore[no-untyped-call]  # of the library
+    return backend
 
 
 @contextmanager

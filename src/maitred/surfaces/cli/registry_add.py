@@ -344,6 +344,8 @@ class _Proposal:
             to.print(Text(f"    {line}"))
         if not self.registers and "command" in self.entry:
             to.print(Text("    it runs as you, without isolation; --isolated changes that"))
+        if self.registers and self.entry.get("command") and "network" not in self.manifest:
+            to.print(Text("    it fetches its package when it starts: name an exemption with --network"))
         for note in self.notes:
             to.print(Text(f"  - {shown(note)}", style="yellow"))
         for finding in decision.findings:
