@@ -1,6 +1,7 @@
 """A keyring in a file: a backend of the library `keyring`, as real as that of a desktop, but without one."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +17,10 @@ class FileKeyring(KeyringBackend):
 
     priority = -1  # never chosen by itself
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None = None) -> None:
+        """Without a path, as the library makes it in another process, it is the one in `FILE_KEYRING`."""
         super().__init__()  # type: ignore[no-untyped-call]  # of the library
-        self._path = path
+        self._given = path
         self.is_locked = False
         self.reads: list[str] = []
         """The names that were read, in order."""
@@ -26,6 +28,10 @@ class FileKeyring(KeyringBackend):
     @property
     def name(self) -> str:
         return "a file of the tests"
+
+    @property
+    def _path(self) -> Path:
+        return self._given or Path(os.environ["FILE_KEYRING"])
 
     def _all(self) -> dict[str, str]:
         if self.is_locked:

@@ -76,7 +76,7 @@ class SecretStore:
             raise SecretStoreError(
                 f"the keyring has no secret {name!r}; `maitred secret set {name}` keeps one"
             )
-        SECRETS.learn(value, name)
+        SECRETS.learn(value)
         return value
 
     def write(self, name: str, value: str) -> str:
@@ -89,7 +89,7 @@ class SecretStore:
         check_name(name)
         if not value or len(value) > LONGEST_SECRET or "\0" in value:
             raise SecretStoreError(f"a secret must have 1 to {LONGEST_SECRET:,} characters, and no NUL")
-        SECRETS.learn(value, name)
+        SECRETS.learn(value)
         with _keyring() as backend:
             backend.set_password(SERVICE, name, value)
             if backend.get_password(SERVICE, name) != value:

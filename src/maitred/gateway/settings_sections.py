@@ -133,8 +133,8 @@ RULES: Final[Mapping[str, SectionRule]] = {
     ),
     "secrets": SectionRule(
         about="which programs may print secrets",
-        locked="It says which programs run.",
-        instead=f"{_BY_HAND} `maitred secret` keeps secrets in the keyring.",
+        locked=f"{_START} It says which programs run.",
+        instead=f"{_THEN_START} `maitred secret` keeps secrets in the keyring.",
     ),
 }  # fmt: skip
 """Every section of a configuration file, those that a person may change first."""

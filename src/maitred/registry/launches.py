@@ -32,7 +32,7 @@ _MISSING: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch:
+class LaunchOption:
     """One way to run a server. `what` is the package with its version, the image or the address.
 
     `head` are the arguments before those of the server. `notes` are for the person who decides; `fault` says
@@ -57,12 +57,12 @@ class Launch:
         return f"{verb} {self.what}"
 
 
-def launches(entry: RegistryEntry) -> Sequence[Launch]:
+def launches(entry: RegistryEntry) -> Sequence[LaunchOption]:
     """All ways to run a server, in the order of the registry, those at an address last."""
     return [*map(_of_package, entry.packages), *map(_of_remote, entry.remotes)]
 
 
-def missing(launch: Launch, which: Callable[[str], str | None] = shutil.which) -> str:
+def missing(launch: LaunchOption, which: Callable[[str], str | None] = shutil.which) -> str:
     """What this machine lacks to run it, and how to get it; empty if nothing that can be seen from here."""
     if launch.by in _MISSING and which(launch.by) is None:
         return _MISSING[launch.by]
@@ -71,13 +71,13 @@ def missing(launch: Launch, which: Callable[[str], str | None] = shutil.which) -
     return ""
 
 
-def _of_package(package: Package) -> Launch:
+def _of_package(package: Package) -> LaunchOption:
     make = _MAKERS.get(package.kind)
     name = f"{package.identifier} {package.version}".strip()
     if make is None:
         kinds = ", ".join(_MAKERS)
         fault = f"is a package of the kind {package.kind!r}; maitred runs {kinds}"
-        return Launch(by="other", what=f"{package.kind or 'an unknown kind'} {name}", fault=fault)
+        return LaunchOption(by="other", what=f"{package.kind or 'an unknown kind'} {name}", fault=fault)
     launch = make(package)
     if not launch.fault and package.transport != "stdio":
         fault = f"speaks {package.transport!r} on this machine, where maitred starts servers on stdio"
@@ -89,15 +89,15 @@ def _of_package(package: Package) -> Launch:
     )
 
 
-def _of_npm(package: Package) -> Launch:
+def _of_npm(package: Package) -> LaunchOption:
     what = f"{package.identifier}@{package.version}"
     fault = _package_fault(package, _NPM, frozenset({"-y", "--yes"}))
-    return Launch(by="npx", what=what, head=("-y", what), fault=fault)
+    return LaunchOption(by="npx", what=what, head=("-y", what), fault=fault)
 
 
-def _of_pypi(package: Package) -> Launch:
+def _of_pypi(package: Package) -> LaunchOption:
     what = f"{package.identifier}@{package.version}"
-    return Launch(by="uvx", what=what, head=(what,), fault=_package_fault(package, _PYPI, frozenset()))
+    return LaunchOption(by="uvx", what=what, head=(what,), fault=_package_fault(package, _PYPI, frozenset()))
 
 
 def _package_fault(package: Package, form: re.Pattern[str], allowed: frozenset[str]) -> str:
@@ -121,13 +121,13 @@ def _words(argument: Argument) -> Sequence[str]:
     return [*words, *([own.value or own.default] if own.value or own.default else [])] or [own.name or "?"]
 
 
-def _of_image(package: Package) -> Launch:
+def _of_image(package: Package) -> LaunchOption:
     image = package.identifier
     has_tag = ":" in image.rpartition("/")[2] or "@" in image
     if not has_tag and package.version:
         image = f"{image}:{package.version}"
     fault = "" if has_tag or package.version else "names neither a tag nor a digest"
-    launch = Launch(by="image", what=image, fault=fault)
+    launch = LaunchOption(by="image", what=image, fault=fault)
     variables: list[Input] = []
     for argument in package.runtime_arguments:
         own = argument.input
@@ -139,10 +139,10 @@ def _of_image(package: Package) -> Launch:
     return replace(launch, variables=tuple(variables))
 
 
-def _of_remote(remote: Remote) -> Launch:
+def _of_remote(remote: Remote) -> LaunchOption:
     transport = {"streamable-http": "http", "http": "http", "sse": "sse"}.get(remote.kind, "")
     fault = "" if transport else f"speaks {remote.kind!r}, which maitred does not"
-    return Launch(
+    return LaunchOption(
         by="remote",
         what=remote.url,
         transport=transport,
@@ -152,7 +152,7 @@ def _of_remote(remote: Remote) -> Launch:
     )
 
 
-_MAKERS: Final[Mapping[str, Callable[[Package], Launch]]] = {
+_MAKERS: Final[Mapping[str, Callable[[Package], LaunchOption]]] = {
     "npm": _of_npm,
     "pypi": _of_pypi,
     "oci": _of_image,
@@ -160,7 +160,7 @@ _MAKERS: Final[Mapping[str, Callable[[Package], Launch]]] = {
 """Makes a launch of a package, by the registry's word for its kind."""
 
 
-def inputs(launch: Launch) -> Iterator[Input]:
+def inputs(launch: LaunchOption) -> Iterator[Input]:
     """Everything that a launch may ask for, in order."""
     yield from launch.variables
     yield from (argument.input for argument in launch.arguments)

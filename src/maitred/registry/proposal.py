@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from maitred.config.interpolate import escape
 from maitred.registry.entries import Argument, Input
-from maitred.registry.launches import Launch
+from maitred.registry.launches import LaunchOption
 
 Kind = Literal["variable", "header", "value"]
 _BRACED: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
@@ -19,7 +19,7 @@ _REFERENCE: Final = re.compile(r"\$\{[^{}]+\}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ValueQuestion:
     """Something that a person may say, or must: a variable, a header, or another value by its name."""
 
     kind: Kind
@@ -33,30 +33,30 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class GivenValue:
     """What a person said: a literal text, or one with references as in the configuration."""
 
     text: str
     is_raw: bool = False
 
 
-Answers = Mapping[tuple[Kind, str], Answer]
+GivenValues = Mapping[tuple[Kind, str], GivenValue]
 
 
-def answer_of(text: str) -> Answer:
+def value_of(text: str) -> GivenValue:
     """What a person typed: a reference if all of it is one, else a literal text."""
-    return Answer(text=text, is_raw=_REFERENCE.fullmatch(text) is not None)
+    return GivenValue(text=text, is_raw=_REFERENCE.fullmatch(text) is not None)
 
 
-def questions(launch: Launch) -> Sequence[Question]:
+def questions(launch: LaunchOption) -> Sequence[ValueQuestion]:
     """All that may be asked, required things and others, each once."""
-    found: dict[tuple[Kind, str], Question] = {}
+    found: dict[tuple[Kind, str], ValueQuestion] = {}
     for question in _questions(launch):
         found.setdefault(question.key, question)
     return list(found.values())
 
 
-def _questions(launch: Launch) -> Iterator[Question]:
+def _questions(launch: LaunchOption) -> Iterator[ValueQuestion]:
     for variable in launch.variables:
         yield from _of_input("variable", variable)
     for argument in launch.arguments:
@@ -65,18 +65,18 @@ def _questions(launch: Launch) -> Iterator[Question]:
     for header in launch.headers:
         yield from _of_input("header", header)
     for name, variable in launch.in_url.items():
-        yield Question(kind="value", name=name, input=variable)
+        yield ValueQuestion(kind="value", name=name, input=variable)
 
 
-def _of_input(kind: Kind, own: Input) -> Iterator[Question]:
+def _of_input(kind: Kind, own: Input) -> Iterator[ValueQuestion]:
     if not own.value:
-        yield Question(kind=kind, name=own.name or own.hint or "?", input=own)
+        yield ValueQuestion(kind=kind, name=own.name or own.hint or "?", input=own)
     for name in dict.fromkeys(_BRACED.findall(own.value)):
         if name in own.variables:
-            yield Question(kind="value", name=name, input=own.variables[name])
+            yield ValueQuestion(kind="value", name=name, input=own.variables[name])
 
 
-def as_entry(launch: Launch, answers: Answers) -> dict[str, Any]:
+def as_entry(launch: LaunchOption, answers: GivenValues) -> dict[str, Any]:
     """The entry of the server: its program, image or address, with arguments, variables and headers."""
     env = dict(_pairs("variable", launch.variables, answers))
     if launch.by == "remote":
@@ -88,14 +88,14 @@ def as_entry(launch: Launch, answers: Answers) -> dict[str, Any]:
     return program | ({"args": args} if args else {}) | ({"env": env} if env else {})
 
 
-def _pairs(kind: Kind, own: Sequence[Input], answers: Answers) -> Iterator[tuple[str, str]]:
+def _pairs(kind: Kind, own: Sequence[Input], answers: GivenValues) -> Iterator[tuple[str, str]]:
     for one in own:
         value = _value(kind, one, answers)
         if value is not None and one.name:
             yield one.name, value
 
 
-def _arguments(arguments: Sequence[Argument], answers: Answers) -> Iterator[str]:
+def _arguments(arguments: Sequence[Argument], answers: GivenValues) -> Iterator[str]:
     for argument in arguments:
         own = argument.input
         value = _value("value", own, answers)
@@ -105,7 +105,7 @@ def _arguments(arguments: Sequence[Argument], answers: Answers) -> Iterator[str]
             yield value
 
 
-def _value(kind: Kind, own: Input, answers: Answers) -> str | None:
+def _value(kind: Kind, own: Input, answers: GivenValues) -> str | None:
     """The value of an input: as it is fixed, as the person said, or its default; `None` without any."""
     if own.value:
         return _filled(own.value, own.variables, answers)
@@ -115,26 +115,29 @@ def _value(kind: Kind, own: Input, answers: Answers) -> str | None:
     return escape(own.default) if own.default else None
 
 
-def _filled(text: str, variables: Mapping[str, Input], answers: Answers) -> str:
+def _filled(text: str, variables: Mapping[str, Input], answers: GivenValues) -> str:
     """A text with the values of its variables; other words in braces stay as they are."""
-    parts: list[Answer] = []
+    parts: list[GivenValue] = []
     at = 0
     for match in _BRACED.finditer(text):
         known = variables.get(match[1])
         answer = answers.get(("value", match[1]))
         if known is None or (answer is None and not (known.value or known.default)):
             continue
-        parts += [Answer(text=text[at : match.start()]), answer or Answer(text=known.value or known.default)]
+        parts += [
+            GivenValue(text=text[at : match.start()]),
+            answer or GivenValue(text=known.value or known.default),
+        ]
         at = match.end()
-    return _joined([*parts, Answer(text=text[at:])])
+    return _joined([*parts, GivenValue(text=text[at:])])
 
 
-def _joined(parts: Sequence[Answer]) -> str:
+def _joined(parts: Sequence[GivenValue]) -> str:
     """Texts one after another, in which only the raw ones have references, also at the seams."""
-    merged: list[Answer] = []
+    merged: list[GivenValue] = []
     for part in parts:
         if part.text and merged and merged[-1].is_raw == part.is_raw:
-            merged[-1] = Answer(text=merged[-1].text + part.text, is_raw=part.is_raw)
+            merged[-1] = GivenValue(text=merged[-1].text + part.text, is_raw=part.is_raw)
         elif part.text:
             merged.append(part)
     joined = ""

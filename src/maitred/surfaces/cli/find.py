@@ -33,7 +33,7 @@ from maitred.wording import count_of
 if TYPE_CHECKING:  # numpy and the HTTP client take half a second to import, which `--help` need not wait for
     from maitred.registry.entries import Input, RegistryEntry
     from maitred.registry.kept_copy import ServerList
-    from maitred.registry.launches import Launch
+    from maitred.registry.launches import LaunchOption
 
 NO_REGISTRY: Final = (
     "registry.url: is not set; write there the address of a registry that speaks the MCP registry's API, or"
@@ -174,7 +174,7 @@ def _age(known: "ServerList") -> str:
 # --- what is shown ------------------------------------------------------------------------------------------
 
 
-def shown(text: str, most: int = _LONGEST) -> str:
+def shorten_line(text: str, most: int = _LONGEST) -> str:
     """A text of a registry on one line: without secrets, and with escapes for what does not show."""
     line = visible(mask_text(" ".join(text.split())))
     return line if len(line) <= most else f"{line[: most - 1]}…"
@@ -185,28 +185,28 @@ def _lines(entry: "RegistryEntry") -> Sequence[Text]:
     from maitred.registry.launches import launches  # noqa: PLC0415  # with the others of its kind
 
     status = ("  deprecated", "yellow") if entry.status == "deprecated" else ""
-    head = Text.assemble((shown(entry.name), "bold"), f"  {shown(entry.version, 40)}", status)
-    about = shown(entry.description or entry.title)
+    head = Text.assemble((shorten_line(entry.name), "bold"), f"  {shorten_line(entry.version, 40)}", status)
+    about = shorten_line(entry.description or entry.title)
     lines = [head, *([Text(f"    {about}")] if about else [])]
     for launch in launches(entry):
         lines += [Text(f"    {line}") for line in launch_lines(launch)]
     if entry.repository:
-        lines.append(Text(f"    source: {shown(entry.repository)}"))
+        lines.append(Text(f"    source: {shorten_line(entry.repository)}"))
     return lines
 
 
-def launch_lines(launch: "Launch") -> Sequence[str]:
+def launch_lines(launch: "LaunchOption") -> Sequence[str]:
     """How an entry runs, and what it needs for that, a line each."""
     from maitred.registry.launches import missing  # noqa: PLC0415  # with the others of its kind
 
     lack = launch.fault or missing(launch)
-    lines = [shown(f"runs {launch.summary}") + (f" - {shown(lack, 300)}" if lack else "")]
+    lines = [shorten_line(f"runs {launch.summary}") + (f" - {shorten_line(lack, 300)}" if lack else "")]
     if not launch.fault:
         lines += [f"  needs {line}" for line in map(_need, _required(launch))]
     return lines
 
 
-def _required(launch: "Launch") -> "Sequence[tuple[str, Input]]":
+def _required(launch: "LaunchOption") -> "Sequence[tuple[str, Input]]":
     from maitred.registry.proposal import questions  # noqa: PLC0415  # with the others of its kind
 
     return [(one.name, one.input) for one in questions(launch) if is_needed(one.input)]
@@ -220,8 +220,8 @@ def is_needed(own: "Input") -> bool:
 def _need(pair: "tuple[str, Input]") -> str:
     name, own = pair
     secret = " (secret)" if own.is_secret else ""
-    about = f": {shown(own.description)}" if own.description else ""
-    return f"{shown(name, 60)}{secret}{about}"
+    about = f": {shorten_line(own.description)}" if own.description else ""
+    return f"{shorten_line(name, 60)}{secret}{about}"
 
 
 def entry_json(entry: "RegistryEntry") -> Mapping[str, Any]:

@@ -24,15 +24,15 @@ from maitred.errors import ConfigError, NotAllowedError
 from maitred.model.access import Viewer, refusal
 from maitred.surfaces.cli.admission import admitting
 from maitred.surfaces.cli.console import acting, err, out, remember, run, visible
-from maitred.surfaces.cli.find import is_needed, launch_lines, open_registry, settings_for, shown
+from maitred.surfaces.cli.find import is_needed, launch_lines, open_registry, settings_for, shorten_line
 from maitred.surfaces.cli.session import reach
 from maitred.wording import did_you_mean, one_of, quote_input
 
 if TYPE_CHECKING:  # slow to import
     from maitred.admission.findings import Decision
     from maitred.registry.entries import RegistryEntry
-    from maitred.registry.launches import Launch
-    from maitred.registry.proposal import Answer, Kind, Question
+    from maitred.registry.launches import LaunchOption
+    from maitred.registry.proposal import GivenValue, Kind, ValueQuestion
 
 REGISTRY: Final = "registry"
 _LONGEST_KEY: Final = 40
@@ -116,8 +116,8 @@ def _add(config: Path | None, wishes: Wishes) -> None:
     if key in settings.servers:
         raise _fault(f"there is a server {key!r} already; choose another name with --as, or remove it first")
     if entry.status == "deprecated":
-        err.print(Text(f"{shown(entry.name)} is deprecated by its author.", style="yellow"))
-    answers, secrets = _Answering(launch, key, wishes).all()
+        err.print(Text(f"{shorten_line(entry.name)} is deprecated by its author.", style="yellow"))
+    answers, secrets = _ValueCollector(launch, key, wishes).all()
     proposal = _Proposal.make(entry, launch, key, wishes, answers)
     decision = _checked(settings, proposal, viewer)
     proposal.show(decision)
@@ -141,7 +141,7 @@ def _entry(settings: Settings, wishes: Wishes) -> "RegistryEntry":
         exact = next((one for one in named if one.version == wishes.version), None)
         entry = exact or (None if wishes.file else _fetched(settings, wishes))
         if entry is None or entry.status == "deleted":
-            known = ", ".join(shown(one.version, 40) for one in named)
+            known = ", ".join(shorten_line(one.version, 40) for one in named)
             hint = f"there is {known}" if known else "it has none"
             raise _fault(f"{quote_input(wishes.name)} has no version {quote_input(wishes.version)}; {hint}")
         return entry
@@ -163,7 +163,7 @@ def _fetched(settings: Settings, wishes: Wishes) -> "RegistryEntry | None":
     return entries[0] if is_it else None
 
 
-def _launch(entry: "RegistryEntry", wishes: Wishes) -> "Launch":
+def _launch(entry: "RegistryEntry", wishes: Wishes) -> "LaunchOption":
     """The first way to run it that works here, or the one that the person named."""
     from maitred.registry.launches import BYS, launches, missing  # noqa: PLC0415  # with the others of its kind
 
@@ -175,8 +175,8 @@ def _launch(entry: "RegistryEntry", wishes: Wishes) -> "Launch":
     if first:
         return first[0]
     faults = [f"{one.summary}: {one.fault or missing(one)}" for one in every]
-    lines = [shown(fault, 400) for fault in faults] or ["it names no way to run it"]
-    raise ConfigError(f"{shown(entry.name)} cannot run here", lines)
+    lines = [shorten_line(fault, 400) for fault in faults] or ["it names no way to run it"]
+    raise ConfigError(f"{shorten_line(entry.name)} cannot run here", lines)
 
 
 def _key_of(name: str) -> str:
@@ -187,18 +187,18 @@ def _key_of(name: str) -> str:
 # --- what it needs ------------------------------------------------------------------------------------------
 
 
-class _Answering:
+class _ValueCollector:
     """Collects what a launch needs: from the command line, else from the person, else it is a fault."""
 
-    def __init__(self, launch: "Launch", key: str, wishes: Wishes) -> None:
+    def __init__(self, launch: "LaunchOption", key: str, wishes: Wishes) -> None:
         self._launch = launch
         self._key = key
         self._wishes = wishes
-        self._answers: dict[tuple[Kind, str], Answer] = {}
+        self._answers: dict[tuple[Kind, str], GivenValue] = {}
         self._secrets: dict[str, str] = {}
         self._faults: list[str] = []
 
-    def all(self) -> "tuple[Mapping[tuple[Kind, str], Answer], Mapping[str, str]]":
+    def all(self) -> "tuple[Mapping[tuple[Kind, str], GivenValue], Mapping[str, str]]":
         """The answers, and the secrets to keep in the keyring, by their names there.
 
         Raises:
@@ -225,39 +225,39 @@ class _Answering:
             raise ConfigError("add --from registry", self._faults)
         return self._answers, self._secrets
 
-    def _answer(self, one: "Question", pairs: Mapping[str, str], option: str) -> None:
-        from maitred.registry.proposal import Answer, answer_of  # noqa: PLC0415  # with the others of its kind
+    def _answer(self, one: "ValueQuestion", pairs: Mapping[str, str], option: str) -> None:
+        from maitred.registry.proposal import GivenValue, value_of  # noqa: PLC0415  # with the others of its kind
 
         if one.name in pairs:
             text = pairs[one.name]
-            answer = Answer(text=text, is_raw="${" in text)
+            answer = GivenValue(text=text, is_raw="${" in text)
         elif not is_needed(one.input):
             return
         elif not self._wishes.asks:
             secret = ", a secret" if one.input.is_secret else ""
-            about = f": {shown(one.input.description)}" if one.input.description else ""
-            self._faults.append(f"it needs {option} {shown(one.name, 60)}=…{secret}{about}")
+            about = f": {shorten_line(one.input.description)}" if one.input.description else ""
+            self._faults.append(f"it needs {option} {shorten_line(one.name, 60)}=…{secret}{about}")
             return
         else:
-            answer = answer_of(self._typed(one))
+            answer = value_of(self._typed(one))
         if one.input.choices and not answer.is_raw and answer.text not in one.input.choices:
-            choices = ", ".join(shown(choice, 40) for choice in one.input.choices)
-            self._faults.append(f"{shown(one.name, 60)}: must be one of {choices}")
+            choices = ", ".join(shorten_line(choice, 40) for choice in one.input.choices)
+            self._faults.append(f"{shorten_line(one.name, 60)}: must be one of {choices}")
             return
         self._answers[one.key] = self._without_secret(one, answer)
 
-    def _typed(self, one: "Question") -> str:
+    def _typed(self, one: "ValueQuestion") -> str:
         """What the person types; a secret does not show."""
         if one.input.choices:
-            out.print(Text(f"  one of {', '.join(shown(choice, 40) for choice in one.input.choices)}"))
+            out.print(Text(f"  one of {', '.join(shorten_line(choice, 40) for choice in one.input.choices)}"))
         if one.input.description:
-            out.print(Text(f"  {shown(one.input.description)}"))
-        title = shown(one.name, 60) + (" (secret, not shown)" if one.input.is_secret else "")
+            out.print(Text(f"  {shorten_line(one.input.description)}"))
+        title = shorten_line(one.name, 60) + (" (secret, not shown)" if one.input.is_secret else "")
         return str(typer.prompt(title, hide_input=one.input.is_secret))
 
-    def _without_secret(self, one: "Question", answer: "Answer") -> "Answer":
+    def _without_secret(self, one: "ValueQuestion", answer: "GivenValue") -> "GivenValue":
         """The answer itself, or for a secret a reference to where it is kept."""
-        from maitred.registry.proposal import Answer  # noqa: PLC0415  # with the others of its kind
+        from maitred.registry.proposal import GivenValue  # noqa: PLC0415  # with the others of its kind
 
         if answer.is_raw or not one.input.is_secret:
             return answer
@@ -266,12 +266,12 @@ class _Answering:
         name = f"{self._key}/{re.sub('[^A-Za-z0-9_.-]+', '-', one.name).strip('-.') or 'SECRET'}"
         if not self._wishes.asks or typer.confirm(f"Keep it in the keyring as {name}?", default=True):
             self._secrets[name] = answer.text
-            return Answer(text=f"${{keyring:{name}}}", is_raw=True)
+            return GivenValue(text=f"${{keyring:{name}}}", is_raw=True)
         if typer.confirm("Write it into the configuration file, as it is?", default=False):
             return answer
         variable = re.sub(r"\W+", "_", one.name, flags=re.ASCII).upper()
         out.print(Text(f"Then set the variable {variable} where maitred starts."))
-        return Answer(text=f"${{{variable}}}", is_raw=True)
+        return GivenValue(text=f"${{{variable}}}", is_raw=True)
 
 
 def _keep(name: str, value: str) -> None:
@@ -302,18 +302,18 @@ class _Proposal:
     def make(
         cls,
         entry: "RegistryEntry",
-        launch: "Launch",
+        launch: "LaunchOption",
         key: str,
         wishes: Wishes,
-        answers: "Mapping[tuple[Kind, str], Answer]",
+        answers: "Mapping[tuple[Kind, str], GivenValue]",
     ) -> "_Proposal":
         """The proposal. The checks see a reference where the person wants a secret to be written out."""
         from maitred.registry.launches import inputs  # noqa: PLC0415  # with the others of its kind
-        from maitred.registry.proposal import Answer, as_entry, questions  # noqa: PLC0415  # likewise
+        from maitred.registry.proposal import GivenValue, as_entry, questions  # noqa: PLC0415  # likewise
 
         own = as_entry(launch, answers)
         plain = {
-            one.key: Answer(text="${SECRET}", is_raw=True)
+            one.key: GivenValue(text="${SECRET}", is_raw=True)
             for one in questions(launch)
             if one.input.is_secret and one.key in answers and not answers[one.key].is_raw
         }
@@ -347,7 +347,7 @@ class _Proposal:
         if self.registers and self.entry.get("command") and "network" not in self.manifest:
             to.print(Text("    it fetches its package when it starts: name an exemption with --network"))
         for note in self.notes:
-            to.print(Text(f"  - {shown(note)}", style="yellow"))
+            to.print(Text(f"  - {shorten_line(note)}", style="yellow"))
         for finding in decision.findings:
             to.print(Text(f"  {visible(str(replace(finding, file='manifest', line=0)))}"))
 
