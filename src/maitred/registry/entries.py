@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from maitred.config.redaction import names_a_secret
+
 OFFICIAL: Final = "io.modelcontextprotocol.registry/official"
 """The key of `_meta` with what the registry itself says of an entry."""
 
@@ -170,15 +172,16 @@ def _arguments(raw: Mapping[str, Any], key: str) -> Iterator[Argument]:
 
 
 def _input(raw: Mapping[str, Any], name: str = "", *, is_inner: bool = False) -> Input:
+    called = name or _text(raw, "name", _LONGEST_NAME) or _text(raw, "valueHint", _LONGEST_NAME)
     choices = raw.get("choices")
     texts = (
         [one[:_LONGEST_VALUE] for one in choices if isinstance(one, str)] if isinstance(choices, list) else []
     )
     return Input(
-        name=name or _text(raw, "name", _LONGEST_NAME) or _text(raw, "valueHint", _LONGEST_NAME),
+        name=called,
         description=_text(raw, "description"),
         is_required=raw.get("isRequired") is True,
-        is_secret=raw.get("isSecret") is True,
+        is_secret=raw.get("isSecret") is True or names_a_secret(called),
         default=_text(raw, "default", _LONGEST_VALUE),
         value=_text(raw, "value", _LONGEST_VALUE),
         hint=_text(raw, "placeholder") or _text(raw, "valueHint"),

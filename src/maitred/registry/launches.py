@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Final, Literal
 
+from maitred.admission.checks.allowlist import STEERING
 from maitred.extras import install_command
 from maitred.registry.entries import Argument, Input, Package, RegistryEntry, Remote
 
@@ -79,6 +80,12 @@ def _of_package(package: Package) -> LaunchOption:
         fault = f"is a package of the kind {package.kind!r}; maitred runs {kinds}"
         return LaunchOption(by="other", what=f"{package.kind or 'an unknown kind'} {name}", fault=fault)
     launch = make(package)
+    steering = [
+        one.name for one in package.variables if (one.value or one.default) and STEERING.fullmatch(one.name)
+    ]
+    if not launch.fault and steering:
+        fault = f"sets {steering[0]!r}, which decides what other code is loaded, or from where"
+        launch = replace(launch, fault=fault)
     if not launch.fault and package.transport != "stdio":
         fault = f"speaks {package.transport!r} on this machine, where maitred starts servers on stdio"
         launch = replace(launch, fault=fault)

@@ -64,7 +64,8 @@ def find(
     from maitred.registry.ranking import rank  # noqa: PLC0415  # numpy takes a while to import
 
     found = open_registry(settings_for(config), file=file, refresh=refresh)
-    fitting = rank(found.latest, " ".join(words or ()))
+    with err.status("searching …"):
+        fitting = rank(found.latest, " ".join(words or ()))
     shown = fitting[:limit]
     if as_json:
         told = [entry_json(entry) for entry in shown]
