@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support.file_keyring import FileKeyring, no_keyring, using
-from tests.support.server_registry import item
+from tests.support.server_registry import OFFICIAL, ServerRegistry, item
 from tests.surfaces.cli.rig import Done, Run, runner, write
 
 from maitred.config.interpolate import resolve
@@ -360,6 +360,26 @@ def test_an_isolated_server_is_registered_and_waits(maitred: Run, tmp_path: Path
     assert cases["sun"]["manifest"]["env"] == {"ZONE": "UTC"}
     assert cases["sun"]["source"] == "registry: io.github.acme/sun 1.2.0"
     assert load(tmp_path / "maitred.yaml").servers == {}
+
+
+def test_an_older_version_is_fetched_from_the_registry(maitred: Run, tmp_path: Path) -> None:
+    """The kept copy has the latest one alone; a version that the registry does not have is an error."""
+    new, old = (
+        entry("notes", packages=[package("npm", "x", "2.0.0")]),
+        entry("notes", packages=[package("npm", "x")]),
+    )
+    new["server"]["version"] = "2.0.0"
+    old["_meta"][OFFICIAL]["isLatest"] = False
+    with ServerRegistry([new, old]) as registry:
+        write(tmp_path, {"maitred.yaml": f"registry: {{url: {registry.url}, copy: list.json}}\n"})
+        words = ("add", "io.github.acme/notes", "--from", "registry", "--yes")
+        none = maitred(*words, "--version", "3.0.0").refused
+        latest, older = maitred(*words).fine, maitred(*words, "--version", "1.2.0", "--as", "old").fine
+
+    assert "has no version '3.0.0'; there is 2.0.0" in none
+    assert "npx -y x@2.0.0" in latest
+    assert "npx -y x@1.2.0" in older
+    assert registry.asked.count("/v0.1/servers/io.github.acme%2Fnotes/versions/1.2.0") == 1
 
 
 def test_options_that_do_not_fit_are_refused(maitred: Run, tmp_path: Path) -> None:

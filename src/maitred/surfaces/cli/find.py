@@ -75,7 +75,8 @@ def find(
         for line in _lines(entry):
             out.print(line)
     more = f"; {len(shown)} are shown" if len(shown) < len(fitting) else ""
-    out.print(Text(f"{count_of(len(fitting), 'server')} of {len(found.latest):,} fit{more}. {found.age}"))
+    count = count_of(len(fitting), "server")
+    out.print(Text(f"Found {count} among {len(found.latest):,}{more}. {found.age}"))
 
 
 def settings_for(config: Path | None) -> Settings:
