@@ -386,6 +386,11 @@ def test_options_that_do_not_fit_are_refused(maitred: Run, tmp_path: Path) -> No
     plain = entry("notes", packages=[package("npm", "x")])
     assert "there is `registry`" in maitred("add", "x", "--from", "elsewhere").refused
     assert "leave out the command" in maitred("add", "x", "--from", "registry", "--", "y").refused
+    assert (
+        "--network is for a server that is isolated"
+        in add(maitred, tmp_path, plain, "--network", "n").refused
+    )
+    assert "leave out one of the two" in maitred("find", "--file", "list.json", "--refresh").refused
     assert "is no way to run" in add(maitred, tmp_path, plain, "--by", "docker").refused
     assert "no terminal to ask at; --yes" in add(maitred, tmp_path, plain).refused
     assert "has no version '9'; there is 1.2.0" in add(maitred, tmp_path, plain, "--version", "9").refused

@@ -63,6 +63,8 @@ def find(
     """Find servers in a registry by what they do. `maitred add --from registry NAME` adds one."""
     from maitred.registry.ranking import rank  # noqa: PLC0415  # numpy takes a while to import
 
+    if file and refresh:
+        raise ConfigError("--refresh", ["a list of a file is not fetched; leave out one of the two"])
     found = open_registry(settings_for(config), file=file, refresh=refresh)
     with err.status("searching …"):
         fitting = rank(found.latest, " ".join(words or ()))

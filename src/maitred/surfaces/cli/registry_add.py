@@ -115,6 +115,8 @@ def _add(config: Path | None, wishes: Wishes) -> None:
     key = wishes.key or _key_of(entry.name)
     if key in settings.servers:
         raise _fault(f"there is a server {key!r} already; choose another name with --as, or remove it first")
+    if wishes.network and not (wishes.registers or launch.by == "image"):
+        raise _fault("--network is for a server that is isolated; add --isolated, or leave it out")
     if entry.status == "deprecated":
         err.print(Text(f"{shorten_line(entry.name)} is deprecated by its author.", style="yellow"))
     answers, secrets = _ValueCollector(launch, key, wishes).all()
