@@ -63,6 +63,15 @@ class SecretStore:
         self._names_file = names_file
         self._environ = os.environ if environ is None else environ
 
+    def check(self) -> str:
+        """Return what the keyring is called.
+
+        Raises:
+            SecretStoreError: There is none that can be used.
+        """
+        with _keyring() as backend:
+            return str(backend.name)
+
     def read(self, name: str) -> str:
         """Return a secret; from now on it is never shown.
 

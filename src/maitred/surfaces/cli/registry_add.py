@@ -266,7 +266,8 @@ class _ValueCollector:
         if self._wishes.writes_secrets:
             return answer
         name = f"{self._key}/{re.sub('[^A-Za-z0-9_.-]+', '-', one.name).strip('-.') or 'SECRET'}"
-        if not self._wishes.asks or typer.confirm(f"Keep it in the keyring as {name}?", default=True):
+        asks = self._wishes.asks
+        if not asks or (_has_keyring() and typer.confirm(f"Keep it in the keyring as {name}?", default=True)):
             self._secrets[name] = answer.text
             return GivenValue(text=f"${{keyring:{name}}}", is_raw=True)
         if typer.confirm("Write it into the configuration file, as it is?", default=False):
@@ -274,6 +275,16 @@ class _ValueCollector:
         variable = re.sub(r"\W+", "_", one.name, flags=re.ASCII).upper()
         out.print(Text(f"Then set the variable {variable} where maitred starts."))
         return GivenValue(text=f"${{{variable}}}", is_raw=True)
+
+
+def _has_keyring() -> bool:
+    """Whether there is a keyring; if not, the person is told why."""
+    try:
+        SecretStore().check()
+    except SecretStoreError as error:
+        out.print(Text(f"  {visible(str(error))}", style="yellow"))
+        return False
+    return True
 
 
 def _keep(name: str, value: str) -> None:

@@ -49,6 +49,7 @@ def set_secret(name: NameArgument, config: ConfigOption = None) -> None:
     may_configure(config)
     try:
         check_name(name)
+        SecretStore().check()  # before a person types the secret
         title = SecretStore().write(name, _value(name))
     except SecretStoreError as error:
         raise ConfigError("secret", [str(error)]) from error
