@@ -278,7 +278,7 @@ class _ValueCollector:
 
 
 def _has_keyring() -> bool:
-    """Whether there is a keyring; if not, the person is told why."""
+    """Whether there is a keyring; if not, it prints the reason."""
     try:
         SecretStore().check()
     except SecretStoreError as error:
