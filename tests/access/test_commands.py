@@ -88,6 +88,7 @@ EXAMPLES: Mapping[str, str] = {
     "calls": "calls list",
     "browser": "browser dial-in",
     "tools": "tools --off x",
+    "secret": "secret list",
 }
 """How commands are tried that one name is not enough for."""
 WITHOUT_A_NAME = ("chains", "mediate", "approvals", "stats", "tiers", "budget", "audit", "doctor")

@@ -161,7 +161,7 @@ def test_an_editor_variable_without_a_meaning_here_is_kept_and_noted(home: Path,
     args = ["${workspaceFolder}", "${command:pick}"]
     put(home / ".config/Code/User/mcp.json", {"servers": {"x": {"command": "x", "args": args}}})
     found = only(look())
-    assert found.entry["args"] == args
+    assert found.entry["args"] == ["${workspaceFolder}", "$${command:pick}"]  # no command of ours
     assert [note.split(" ")[0] for note in found.notes] == args
 
 

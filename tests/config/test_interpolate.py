@@ -53,7 +53,7 @@ def test_references_are_replaced_and_everything_else_is_kept(value: str, outcome
         ("${NO:-${ALSO_NO}}", "${ALSO_NO} is not set"),
         ("${input:api-key}", "${input:api-key} is filled in by an editor, not by maitred"),
         ("${workspaceFolder}/x", "${workspaceFolder} is filled in by an editor, not by maitred"),
-        ("${command:pick.one}", "${command:pick.one} is filled in by an editor"),
+        ("${command:pick.one}", "commands are off, and variables of editors are not known"),
         ("${NO-default}", "${NO-default} is not a reference; use ${VAR}"),
         ("${}", "${} is not a reference"),
         ("a${A", "a `${` is not closed by `}`; write `$${`"),

@@ -30,8 +30,9 @@ from maitred.backends.base import (
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.http_bounds import BoundedClient
 from maitred.backends.listing import clean
+from maitred.backends.references import resolve_aside
 from maitred.backends.session import open_session
-from maitred.config.interpolate import UnresolvedReferenceError
+from maitred.config.interpolate import UnresolvedReferenceError, resolve_named
 from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
 from maitred.model.servers import FaultCode, ServerSpec
@@ -98,12 +99,7 @@ class HttpBackend(Backend):
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Open a session; failures of the network become reasons, not tracebacks."""
-        try:
-            url = self._resolve(self.spec.url)
-            headers = {key: self._resolve(value) for key, value in self.spec.headers.items()}
-        except UnresolvedReferenceError as error:
-            raise reference_error(error) from error
-        SECRETS.learn_address(url, headers)
+        url, headers = await resolve_aside((self.spec.url, *self.spec.headers.values()), self._target)
         if self._tokens is not None:
             await self._tokens.token()
         refused = _Refusals(self.spec, url)
@@ -128,6 +124,16 @@ class HttpBackend(Backend):
                 told = _unresolved(str(failure), self.spec, url) or type(failure).__name__
                 raise ConnectError(f"{self.spec.url} cannot be reached: {told}") from error
             raise
+
+    def _target(self) -> tuple[str, dict[str, str]]:
+        """The address and the headers, with references resolved."""
+        try:
+            url = self._resolve(self.spec.url)
+            headers = resolve_named(self.spec.headers, "headers", self._resolve)
+        except UnresolvedReferenceError as error:
+            raise reference_error(error) from error
+        SECRETS.learn_address(url, headers)
+        return url, headers
 
     async def _streams(
         self, stack: AsyncExitStack, url: str, headers: dict[str, str], refused: "_Refusals"

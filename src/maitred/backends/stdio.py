@@ -16,8 +16,9 @@ from maitred.backends.base import (
 from maitred.backends.isolation.jail import ProgramJail
 from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Tail, Warden, environment, start
+from maitred.backends.references import resolve_aside
 from maitred.backends.session import open_session
-from maitred.config.interpolate import UnresolvedReferenceError
+from maitred.config.interpolate import UnresolvedReferenceError, resolve_named
 from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
 from maitred.jsonrpc import LineChannel
@@ -68,7 +69,9 @@ class StdioBackend(Backend):
         """Start the program and open a session with it."""
         self._ending, self._tail, self._misspoke = None, Tail(), False
         self._warden.start()
-        launch = self._launch()
+        spec = self.spec
+        texts = (spec.command, *spec.args, *spec.env.values(), spec.cwd)
+        launch = await resolve_aside(texts, self._launch)
         async with AsyncExitStack() as stack:
             if self._jail is not None:
                 launch = await stack.enter_async_context(self._jail.cell(self.spec, launch))
@@ -91,7 +94,7 @@ class StdioBackend(Backend):
         spec = self.spec
         try:
             argv = [self._resolve(part) for part in (spec.command, *spec.args)]
-            granted = {key: self._resolve(value) for key, value in spec.env.items()}
+            granted = resolve_named(spec.env, "env", self._resolve)
             cwd = self._resolve(spec.cwd) or None
         except UnresolvedReferenceError as error:
             raise reference_error(error) from error

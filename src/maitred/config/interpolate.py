@@ -1,25 +1,33 @@
 """Resolve references in configuration values when a server starts, and no earlier.
 
 `${VAR}` and `${env:VAR}` read the environment; `${VAR:-default}` has a default for an unset or empty
-variable. `${file:PATH}` reads a file without its last newline, `$$` is a dollar sign, and any other dollar
-sign is itself. A default may have references and balanced braces. The results are not read again for
-references, never stored and never logged: `maitred.config.redaction` learns them.
+variable. `${file:PATH}` reads a file without its last newline, `${keyring:NAME}` a secret of the keyring, and
+`${command:WORDS}` what an allowed command prints. `$$` is a dollar sign, and any other dollar sign is itself.
+A default may have references. Results are not read again for references, never stored and never logged.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from maitred.config.redaction import SECRETS
+from maitred.config.secret_commands import COMMANDS, SecretCommandError
+from maitred.config.secret_store import SecretStore, SecretStoreError
 
 _DOLLAR = re.compile(r"\$\$|\$\{")
 _FOREIGN = re.compile(r"\$\{((?:[^{}]|\$\{[^{}]*\})*)\}|\$([A-Za-z_]\w*)|\$(?=[${])")
 _BRACE = re.compile(r"[{}]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.()]*")
+_WITHOUT_NAMES: Final = {
+    "file": "a file",
+    "keyring": "a secret of the keyring",
+    "command": "a secret that a command prints",
+}
+"""Kinds of references whose names are not for callers, with what is said instead."""
 _EDITOR = re.compile(
-    r"(?:input|command|config):.*|/|cwd|userHome|pathSeparator|file|(?:workspace|file|relative)[A-Z].*"
+    r"(?:input|config):.*|/|cwd|userHome|pathSeparator|file|(?:workspace|file|relative)[A-Z].*"
 )
 
 Syntax = Literal["none", "braces", "editor", "shell", "secrets", "single-braces"]
@@ -44,12 +52,38 @@ class UnresolvedReferenceError(Exception):
         super().__init__(reason)
 
 
-def resolve(value: str, environ: Mapping[str, str]) -> str:
-    """Replace every reference in `value`.
+@dataclass(frozen=True, kw_only=True)
+class ReferenceRights:
+    """Which references the author of a text may use beside variables and files.
+
+    `commands` are the programs that `${command:...}` may run, none by default. `owner` is the name of a
+    server from a manifest: its texts may use the secrets below this name only, and no command.
+    """
+
+    commands: Sequence[str] = ()
+    owner: str = ""
+
+    def check_secret(self, name: str) -> None:
+        """Refuse the secret of another server to a server from a manifest.
+
+        Raises:
+            UnresolvedReferenceError: The text may not use it.
+        """
+        if self.owner and not name.startswith(f"{self.owner}/"):
+            raise UnresolvedReferenceError(
+                f"${{keyring:{name}}} is not for this server, whose own begin with {self.owner}/"
+            )
+
+
+_OPERATOR: Final = ReferenceRights()
+
+
+def resolve(value: str, environ: Mapping[str, str], rights: ReferenceRights = _OPERATOR) -> str:
+    """Replace every reference in `value`. A secret of the keyring or of a command may take long.
 
     Raises:
-        UnresolvedReferenceError: A variable without default is unset, a file cannot be read, or the text
-            between the braces is not a reference that maitred knows.
+        UnresolvedReferenceError: A variable without default is unset, a file or a secret cannot be read, or
+            the text between the braces is not a reference that maitred knows.
     """
     parts = []
     done = 0
@@ -60,12 +94,12 @@ def resolve(value: str, environ: Mapping[str, str]) -> str:
             done = match.end()
         else:
             done = _closing_brace(value, match.end())
-            parts.append(_look_up(value[match.end() : done - 1], environ))
+            parts.append(_look_up(value[match.end() : done - 1], environ, rights))
     return "".join([*parts, value[done:]])
 
 
 def references(value: str) -> list[str]:
-    """List what a value needs to be resolved: names of variables without default, and `a file`."""
+    """List what a value needs to be resolved: names of variables without default, or what it is otherwise."""
     names = []
     done = 0
     while match := _DOLLAR.search(value, done):
@@ -77,8 +111,14 @@ def references(value: str) -> list[str]:
                 break
             name = value[match.end() : done - 1]
             if ":-" not in name:
-                names.append("a file" if name.startswith("file:") else name.removeprefix("env:"))
+                kind, _, _ = name.partition(":")
+                names.append(_WITHOUT_NAMES.get(kind) or name.removeprefix("env:"))
     return names
+
+
+def may_take_long(values: Iterable[str]) -> bool:
+    """Return whether texts ask the keyring or a command, so that a thread has to resolve them."""
+    return any("${keyring:" in value or "${command:" in value for value in values)
 
 
 def escape(text: str) -> str:
@@ -137,6 +177,11 @@ class ReferenceTranslation:
 
     def _reference_in_braces(self, whole: str, braced: str, own: Collection[str]) -> str:
         name, has_default, _ = braced.partition(":-")
+        if name.startswith(
+            ("keyring:", "command:")
+        ):  # ours alone; in a client's file it means something else
+            self.on_unknown(whole)
+            return f"${whole}"
         if name.startswith("input:"):
             return self.on_input(name.removeprefix("input:"))
         if self.places.get(name):
@@ -157,9 +202,27 @@ class ReferenceTranslation:
         return f"${{{name}:-{'' if is_known else f'${whole}'}}}"
 
 
-def resolver(environ: Mapping[str, str]) -> Callable[[str], str]:
-    """Return a `resolve` for one environment."""
-    return lambda value: resolve(value, environ)
+def resolver(
+    environ: Mapping[str, str], *, commands: Sequence[str] = (), owner: str = ""
+) -> Callable[[str], str]:
+    """Return a `resolve` for one environment; the rest is as in `ReferenceRights`."""
+    rights = ReferenceRights(commands=commands, owner=owner)
+    return lambda value: resolve(value, environ, rights)
+
+
+def resolve_named(values: Mapping[str, str], what: str, resolve: Callable[[str], str]) -> dict[str, str]:
+    """Resolve the values of a mapping, such as `env`; the text of an error begins with the key that has it.
+
+    Raises:
+        UnresolvedReferenceError: A reference has no value.
+    """
+    resolved = {}
+    for key, value in values.items():
+        try:
+            resolved[key] = resolve(value)
+        except UnresolvedReferenceError as error:
+            raise UnresolvedReferenceError(f"{what}.{key}: {error}", variable=error.variable) from error
+    return resolved
 
 
 def _closing_brace(value: str, start: int) -> int:
@@ -172,19 +235,24 @@ def _closing_brace(value: str, start: int) -> int:
     raise UnresolvedReferenceError("a `${` is not closed by `}`; write `$${` for the characters themselves")
 
 
-def _look_up(text: str, environ: Mapping[str, str]) -> str:
+def _look_up(text: str, environ: Mapping[str, str], rights: ReferenceRights) -> str:
     name, separator, default_text = text.partition(":-")
     default = default_text if separator else None
     kind, colon, bare = name.partition(":")
-    if colon and kind == "file":
-        return _read(bare, default, environ)
+    if colon and kind in ("file", "keyring", "command"):
+        try:
+            return _READERS[kind](bare, environ, rights)
+        except _UnreadableError as error:
+            if default is not None:
+                return resolve(default, environ, rights)
+            raise UnresolvedReferenceError(str(error)) from error
     if colon and kind == "env":
         name = bare
     if value := environ.get(name):
         SECRETS.learn(value, name)
         return value
     if default is not None:
-        return resolve(default, environ)
+        return resolve(default, environ, rights)
     if name in environ:
         return ""
     raise UnresolvedReferenceError(_advice(name), variable=name if _is_variable(name) else "")
@@ -200,18 +268,45 @@ def _advice(name: str) -> str:
     if _is_variable(name):
         return f"${{{name}}} is not set; export {name} or write ${{{name}:-default}}"
     return (
-        f"${{{name}}} is not a reference; use ${{VAR}}, ${{VAR:-default}}, ${{env:VAR}} or ${{file:PATH}},"
-        " and $$ for a dollar sign"
+        f"${{{name}}} is not a reference; use ${{VAR}}, ${{VAR:-default}}, ${{env:VAR}}, ${{file:PATH}},"
+        " ${keyring:NAME} or ${command:WORDS}, and $$ for a dollar sign"
     )
 
 
-def _read(name: str, default: str | None, environ: Mapping[str, str]) -> str:
+class _UnreadableError(Exception):
+    """What a reference names cannot be read now, so that its default counts if it has one."""
+
+
+def _read_file(name: str, _: Mapping[str, str], rights: ReferenceRights) -> str:
+    del rights  # the checks of a manifest say which files it may name
     try:
         text = Path(name).expanduser().read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, RuntimeError, ValueError) as error:  # no such home, a NUL in the path, not UTF-8
-        if default is not None:
-            return resolve(default, environ)
         reason = error.strerror if isinstance(error, OSError) else "it is no readable text file"
-        raise UnresolvedReferenceError(f"${{file:{name}}} cannot be read: {reason}") from error
+        raise _UnreadableError(f"${{file:{name}}} cannot be read: {reason}") from error
     SECRETS.learn(text)
     return text
+
+
+def _read_secret(name: str, environ: Mapping[str, str], rights: ReferenceRights) -> str:
+    rights.check_secret(name)
+    try:
+        return SecretStore(environ=environ).read(name)
+    except SecretStoreError as error:
+        raise _UnreadableError(f"${{keyring:{name}}} cannot be read: {error}") from error
+
+
+def _read_command(text: str, environ: Mapping[str, str], rights: ReferenceRights) -> str:
+    if rights.owner:
+        raise UnresolvedReferenceError("a manifest may not run a command by `${command:...}`")
+    try:
+        return COMMANDS.read(text, rights.commands, environ)
+    except SecretCommandError as error:
+        raise _UnreadableError(f"${{command:{text}}} has no value: {error}") from error
+
+
+_READERS: Final[Mapping[str, Callable[[str, Mapping[str, str], ReferenceRights], str]]] = {
+    "file": _read_file,
+    "keyring": _read_secret,
+    "command": _read_command,
+}

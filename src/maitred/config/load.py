@@ -29,7 +29,9 @@ from maitred.config.sections import (
     http_faults,
     mediation_faults,
     page_faults,
+    registry_faults,
     saved_spec,
+    secret_faults,
     webhook_faults,
 )
 from maitred.config.settings import (
@@ -44,11 +46,13 @@ from maitred.config.settings import (
     Limits,
     MediationSettings,
     ProfileEntry,
+    RegistrySettings,
     ResultDrop,
     ResultRule,
     Results,
     SavedEntry,
     Seconds,
+    SecretSettings,
     Settings,
     ToolEntry,
 )
@@ -137,8 +141,17 @@ _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tupl
     MediationSettings: (mediation_faults,),
     Http: (http_faults,),
     HeldCallSettings: (hold_faults, webhook_faults),
+    RegistrySettings: (registry_faults,),
+    SecretSettings: (secret_faults,),
 }
 """What finds the faults of a section as a whole: pairs of a key, or of keys, below it and a text."""
+_ALL_COMMANDS: Final[Mapping[str | bool, Sequence[str]]] = {
+    True: ["*"],
+    False: [],
+    "true": ["*"],
+    "false": [],
+}
+"""The short forms of `secrets.commands`, of which JSON has other ones than YAML."""
 _MAPPINGS = ("servers", "categories", "tools", "chains", "profiles")
 _PLAIN: Mapping[str, str] = {
     "string": "must be text",
@@ -361,10 +374,13 @@ class _SettingsReader:
             return None
 
     def section(self, name: str) -> Any:
-        """Return the checked section of this name; `visibility: all` is the short form for that mode."""
+        """Return the checked section of this name, with its short forms written out."""
         raw = self._document.tree.get(name)
         if name == "visibility" and isinstance(raw, str):
             raw = {"mode": raw}
+        if name == "secrets" and isinstance(raw, dict) and isinstance(raw.get("commands"), str | bool):
+            commands = raw["commands"]
+            raw = {**raw, "commands": _ALL_COMMANDS.get(commands, commands)}
         section = self.value(_SECTIONS[name], [name], raw)
         if isinstance(section, Results):
             for keys, fault in result_faults(section, self._server_names()):

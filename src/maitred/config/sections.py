@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from maitred.config.settings import SAVED, Catalog, HeldCallSettings, Http, MediationSettings, SavedEntry
+from maitred.config.settings import (
+    SAVED,
+    Catalog,
+    HeldCallSettings,
+    Http,
+    MediationSettings,
+    RegistrySettings,
+    SavedEntry,
+    SecretSettings,
+)
 from maitred.errors import ConfigError
 from maitred.model.browsers import PROFILE_NAME, BrowserOptions
 from maitred.model.pages import PageOptions, origin_pattern
@@ -220,6 +229,28 @@ def webhook_faults(section: HeldCallSettings) -> Iterator[tuple[str, str]]:
         yield "webhook", "must hold no name or password, as logs and messages show it; use `webhook_key`"
     if section.webhook_key and not section.webhook:
         yield "webhook_key", "has no effect without `webhook`"
+
+
+def registry_faults(section: RegistrySettings) -> Iterator[tuple[str, str]]:
+    """Yield the faults of the address of the registry: pairs of a key and a text."""
+    if not section.url:
+        return
+    if not _is_safe(section.url):
+        yield "url", "must start with https:// (http:// only on this machine)"
+    elif "@" in urlsplit(section.url).netloc or urlsplit(section.url).query or urlsplit(section.url).fragment:
+        yield "url", "must be the address alone, without a name, a password, or anything after `?` or `#`"
+
+
+def secret_faults(section: SecretSettings) -> Iterator[tuple[str, str]]:
+    """Yield the faults of the programs that may print secrets: pairs of a key and a text."""
+    for program in section.commands:
+        if not program.strip() or (program != "*" and ("*" in program or any(c.isspace() for c in program))):
+            yield (
+                "commands",
+                f"{program!r} is no program; write its name or its whole path, without arguments",
+            )
+        elif "/" in program and not program.startswith("/"):
+            yield "commands", f"{program!r} is a relative path; write the name alone, or the whole path"
 
 
 _CHECKSUM: Final = re.compile(r"[0-9a-fA-F]{64}")

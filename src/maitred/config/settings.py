@@ -428,6 +428,27 @@ class Http:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegistrySettings:
+    """The registry in which `maitred find` looks for servers; nothing is fetched unless a person asks for it.
+
+    `url` is the address of a registry that speaks the MCP registry's API. `copy` is the file of the kept
+    copy, relative to the configuration file; if empty, it is in the state folder. A copy that is older than
+    `max_age_h` hours is fetched again when it is searched; 0 fetches it only when asked to.
+    """
+
+    url: str = ""
+    copy: str = ""
+    max_age_h: Annotated[float, Ge(0), Le(8_760)] = 24.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretSettings:
+    """Which programs `${command:...}` may run: names or whole paths as in the reference; `*` is any."""
+
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """All choices of the operator; `source` is their file."""
 
@@ -455,3 +476,5 @@ class Settings:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     access: RateLimitSettings = field(default_factory=RateLimitSettings)
     http: Http = field(default_factory=Http)
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
+    secrets: SecretSettings = field(default_factory=SecretSettings)

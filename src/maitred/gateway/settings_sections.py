@@ -126,6 +126,16 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked=f"{_START} It decides who may enter.",
         instead=f"{_THEN_START} Tokens are made at Access.",
     ),
+    "registry": SectionRule(
+        about="where servers are looked for",
+        locked="It says which registry is asked for servers that a person then adds.",
+        instead=_BY_HAND,
+    ),
+    "secrets": SectionRule(
+        about="which programs may print secrets",
+        locked=f"{_START} It says which programs run.",
+        instead=f"{_THEN_START} `maitred secret` keeps secrets in the keyring.",
+    ),
 }  # fmt: skip
 """Every section of a configuration file, those that a person may change first."""
 

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -61,7 +62,8 @@ async def send(
     headers: Mapping[str, str] = {"Content-Type": "application/json"}
     try:
         if settings.webhook_key:
-            key = resolve(settings.webhook_key).encode()
+            resolving = partial(resolve, settings.webhook_key)  # the keyring or a command may take long
+            key = (await anyio.to_thread.run_sync(resolving, abandon_on_cancel=True)).encode()
             headers = {**headers, SIGNATURE: sign(body, key, int(clock()))}
         with anyio.fail_after(TIMEOUT_S):
             async with (

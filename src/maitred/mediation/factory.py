@@ -80,7 +80,7 @@ class MediatorFactory:
         own = settings.mediation
         community, is_whole = await _community(settings)
         files = [*_own(settings), *_of_manifests(settings), *community]
-        model = self._remembered_model(own)
+        model = self._remembered_model(own, settings.secrets.commands)
         transformers: list[Transformer] = [OverrideTransformer(*files)] if files else []
         if own.auto_enhance and own.rules:
             fills = model is not None and own.mode == "hybrid"
@@ -116,11 +116,11 @@ class MediatorFactory:
             arguments_of=self._arguments_of,
         )
 
-    def _remembered_model(self, own: MediationSettings) -> RememberedModel | None:
+    def _remembered_model(self, own: MediationSettings, commands: Sequence[str]) -> RememberedModel | None:
         if not own.auto_enhance:
             return None
         endpoint = Endpoint(url=own.url, model=own.model, key=own.api_key)
-        resolve = resolver(os.environ)
+        resolve = resolver(os.environ, commands=commands)
         model = make_language_model("mediation", own.llm_provider, endpoint, resolve)
         if model is None:
             return None

@@ -19,6 +19,7 @@ from maitred.wiring.features import (
 from maitred.wiring.gateway import open_gateway
 from maitred.wiring.isolation import look_at_browsers, look_at_cages
 from maitred.wiring.logins import make_access, make_guarded
+from maitred.wiring.references import operator_resolver
 from maitred.wiring.reload import follow_settings
 from maitred.wiring.storage import open_store
 
@@ -38,5 +39,6 @@ __all__ = [
     "open_gateway",
     "open_store",
     "open_tokens",
+    "operator_resolver",
     "single_error",
 ]

@@ -12,6 +12,7 @@ import structlog
 from maitred.config.settings import Admission, HeldCallSettings, Results, Settings
 from maitred.errors import ConfigError
 from maitred.wiring.exceptions import single_error
+from maitred.wiring.references import operator_resolver
 from maitred.wiring.storage import database_of, open_store
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -41,10 +42,9 @@ _COMPARED_SHARE = 4
 @asynccontextmanager
 async def open_writer(settings: Settings) -> "AsyncIterator[Writer | None]":
     """The language model that writes use cases, if one is configured."""
-    from maitred.config.interpolate import resolver
     from maitred.search.use_cases import make_phrase_writer
 
-    writer = make_phrase_writer(settings.use_cases, resolver(os.environ))
+    writer = make_phrase_writer(settings.use_cases, operator_resolver(settings))
     try:
         yield writer
     finally:
@@ -157,11 +157,10 @@ def make_menders(
 @asynccontextmanager
 async def open_search(settings: Settings) -> "AsyncIterator[SearchEngine]":
     """The search engine with the embedder and the reranker of the settings; closes their connections."""
-    from maitred.config.interpolate import resolver
     from maitred.search.engine import SearchEngine
     from maitred.search.vector_store import SqlVectors
 
-    resolve = resolver(os.environ)
+    resolve = operator_resolver(settings)
     async with AsyncExitStack() as stack:
         ends = stack.enter_context(ExitStack())  # after the engine that uses what is made
 
@@ -250,12 +249,13 @@ def check_policy(settings: Settings) -> None:
             raise ConfigError(str(settings.source), [str(error)]) from error
 
 
-async def notify_of_held(held: "HeldCall", settings: HeldCallSettings) -> None:
+async def notify_of_held(
+    held: "HeldCall", settings: HeldCallSettings, *, resolve: Callable[[str], str]
+) -> None:
     """Send a message about a call that waits for a person; never raises."""
-    from maitred.config.interpolate import resolver
     from maitred.held_calls.webhook import send
 
-    await send(held, settings, resolver(os.environ))
+    await send(held, settings, resolve)
 
 
 def make_policy(settings: Settings) -> "Policy":

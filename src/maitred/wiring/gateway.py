@@ -28,6 +28,7 @@ from maitred.wiring.features import (
     open_writer,
 )
 from maitred.wiring.orphans import remove_containers
+from maitred.wiring.references import operator_resolver
 from maitred.wiring.storage import database_of, open_store, task_key_of
 from maitred.wiring.transports import make_pool
 
@@ -180,6 +181,6 @@ async def _make_parts(
         reserved_names=frozenset(META_TOOLS),
         task_key=task_key_of(settings),
         held_calls=HeldCallStore(database, gateway=secrets.token_hex(16)),
-        notify_of_held=notify_of_held,
+        notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
         make_sandbox=make_sandbox,
     )

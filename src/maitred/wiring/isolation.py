@@ -19,6 +19,7 @@ from maitred.config.settings import Isolation, Settings
 from maitred.extras import install_command
 from maitred.model.browsers import BrowserOptions
 from maitred.model.servers import Cage
+from maitred.wiring.references import resolver_of
 from maitred.wiring.storage import database_of
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -45,13 +46,12 @@ class Containers:
     def backend(self, spec: "ServerSpec") -> "Backend":
         """The backend of a server that is an image."""
         from maitred.backends.isolation.container import ContainerBackend
-        from maitred.config.interpolate import resolver
 
         engines, images = self._engines_and_images()
         cage = replace(spec.cage or Cage(), disk=self._settings.isolation.disk)
         backend = ContainerBackend(
             replace(spec, cage=cage),
-            resolve=resolver(os.environ),
+            resolve=resolver_of(spec, self._settings),
             limits=self._settings.limits,
             warden=self._warden,
             engines=engines,
@@ -114,13 +114,12 @@ class Programs:
     def backend(self, spec: "ServerSpec") -> "Backend":
         """The backend of a server that is a program. A registered program runs in a jail."""
         from maitred.backends.stdio import StdioBackend
-        from maitred.config.interpolate import resolver
 
         jailed = spec.registered and self._settings.isolation.jail != "none"
         cage = replace(spec.cage or Cage(), disk=self._settings.isolation.disk) if jailed else None
         return StdioBackend(
             replace(spec, cage=cage),
-            resolve=resolver(os.environ),
+            resolve=resolver_of(spec, self._settings),
             limits=self._settings.limits,
             warden=self._warden,
             jail=self._program_jail() if jailed else None,

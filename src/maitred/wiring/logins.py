@@ -1,10 +1,10 @@
 """Makes what a login to a server needs, and the transport that leads to allowed addresses only."""
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
 from maitred.config.settings import Settings
+from maitred.wiring.references import resolver_of
 from maitred.wiring.storage import vault_of
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -24,11 +24,10 @@ def make_guarded(spec: "ServerSpec") -> "GuardedTransport":
 def make_access(spec: "ServerSpec", settings: Settings) -> "LoginTarget":
     """What a login to a server, or a logout, needs."""
     from maitred.backends.oauth.client import LoginTarget
-    from maitred.config.interpolate import resolver
 
     return LoginTarget(
         spec=spec,
-        resolve=resolver(os.environ),
+        resolve=resolver_of(spec, settings),
         store=vault_of(settings),
         make_transport=partial(make_guarded, spec),
     )

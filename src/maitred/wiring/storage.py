@@ -9,13 +9,14 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from maitred.config.interpolate import UnresolvedReferenceError, resolve
+from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.load import catalog_path
 from maitred.config.redaction import SECRETS
 from maitred.config.sections import database_url_fault
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, VaultError
 from maitred.extras import install_command
+from maitred.wiring.references import operator_resolver
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def _make_postgres(settings: Settings) -> "Database":
 def _resolved_url(settings: Settings) -> str:
     """`catalog.url` with its references replaced; from now on its password is never shown."""
     try:
-        url = resolve(settings.catalog.url, os.environ)
+        url = operator_resolver(settings)(settings.catalog.url)
     except UnresolvedReferenceError as error:
         raise _url_error(settings, str(error)) from error
     if fault := database_url_fault(url):

@@ -3,7 +3,6 @@
 `MAKERS` has the function of each transport. The warden ends the processes of all of them.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -16,6 +15,7 @@ from maitred.thread_import import import_in_thread
 from maitred.wiring.isolation import Containers, Programs
 from maitred.wiring.logins import make_access, make_guarded
 from maitred.wiring.orphans import ending_processes
+from maitred.wiring.references import resolver_of
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from mcp.server import Server
@@ -157,7 +157,6 @@ def _make_saved(spec: "ServerSpec", _: BackendParts) -> "Backend":
 def _make_http(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     """The backend of a server on HTTP. A registered server cannot lead to a forbidden address."""
     from maitred.backends.http import HttpBackend
-    from maitred.config.interpolate import resolver
 
     tokens = None
     if spec.auth is not None:
@@ -166,7 +165,7 @@ def _make_http(spec: "ServerSpec", parts: BackendParts) -> "Backend":
         tokens = OAuthTokens(make_access(spec, parts.settings))
     return HttpBackend(
         spec,
-        resolve=resolver(os.environ),
+        resolve=resolver_of(spec, parts.settings),
         limits=parts.settings.limits,
         make_transport=partial(make_guarded, spec) if spec.registered else None,
         tokens=tokens,

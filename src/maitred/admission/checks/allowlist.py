@@ -31,13 +31,14 @@ _RAISERS = frozenset({
 _ENGINES = frozenset({
     "docker", "podman", "nerdctl", "ctr", "crictl", "kubectl", "lxc", "runc", "crun", "buildah",
 })  # fmt: skip
-_STEERING = re.compile(
+STEERING = re.compile(
     r"PATH|IFS|SHELL|LD_.*|DYLD_.*|GCONV_PATH|BASH_ENV|ENV|PROMPT_COMMAND|PYTHON(PATH|HOME|STARTUP|INSPECT|USERBASE)"
     r"|NODE_(OPTIONS|PATH)|PERL5?(LIB|OPT|5LIB|5OPT)|RUBY(OPT|LIB)|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS"
     r"|GIT_(SSH|SSH_COMMAND|EXEC_PATH|ASKPASS|EXTERNAL_DIFF|CONFIG.*)|(HTTPS?|ALL)_PROXY|SSL_CERT_(FILE|DIR)"
     r"|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|REQUESTS_CA_BUNDLE|NPM_CONFIG_.*|PIP_.*|UV_.*",
     re.IGNORECASE,
 )
+"""The names of variables that decide which other code is loaded, or from where."""
 _BY_HAND = "a person with the admin role may approve it"
 
 
@@ -126,7 +127,7 @@ class AllowlistCheck(LayerCheck):
 
     def _environment(self, manifest: Manifest) -> Iterator[Finding]:
         for name in manifest.env:
-            if _STEERING.fullmatch(name):
+            if STEERING.fullmatch(name):
                 yield self._finding(
                     "ask", f"env.{name}", "controls which other code is loaded, or from where", _BY_HAND
                 )

@@ -2,7 +2,8 @@
 
 People copy and mail manifests and keep them under version control. So a manifest names a secret by a
 reference. The layer checks references, too: one to a variable of the gateway would give its value to the
-server. No finding repeats a value.
+server. Of the keyring, it may name the secrets below its own name, and it may name no command. No finding
+repeats a value.
 """
 
 import re
@@ -20,11 +21,12 @@ from maitred.admission.credential_detection import (
 )
 from maitred.admission.findings import Finding
 from maitred.admission.manifest import Manifest
+from maitred.config.secret_store import LONGEST_NAME, NAME
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FILE = re.compile(r"file:(/[^\x00-\x1f]+)")
 _NOT_SECRETS = ("name", "transport", "image", "tags", "category")
-_REFERRING = ("command", "args", "env", "url", "headers")
+_REFERRING = ("command", "args", "cwd", "env", "url", "headers")
 _OPEN = ("/proc", "/sys", "/dev")
 _FIX = "write a reference such as ${MY_TOKEN} or ${file:/run/secrets/my_token}"
 
@@ -41,7 +43,7 @@ class SecretsCheck(LayerCheck):
             parts = take_apart(text)
             found += self._literal(key, name, parts)
             if re.split(r"[.\[]", key)[0] in _REFERRING:
-                found += self._references(key, parts, policy)
+                found += self._references(key, manifest.name, parts, policy)
         found += self._arguments(manifest.args)
         return list(dict.fromkeys(found))
 
@@ -62,12 +64,17 @@ class SecretsCheck(LayerCheck):
         for at, _ in secret_arguments(args):
             yield self._finding("refuse", f"args[{at}]", reason, _FIX)
 
-    def _references(self, key: str, parts: LiteralParts, policy: Policy) -> Iterator[Finding]:
+    def _references(self, key: str, server: str, parts: LiteralParts, policy: Policy) -> Iterator[Finding]:
         if not parts.is_closed:
             yield self._finding("refuse", key, "holds a reference that does not end", "close it with `}`")
         for name in parts.references:
             if path := _FILE.fullmatch(name):
                 yield from self._file(key, path[1], policy)
+            elif name.startswith("keyring:"):
+                yield from self._secret(key, server, name.removeprefix("keyring:"))
+            elif name.startswith("command:"):
+                fix = "only the operator's configuration may name one; write ${MY_TOKEN}"
+                yield self._finding("refuse", key, "would run a command to get its value", fix)
             elif not _VARIABLE.fullmatch(name):
                 fix = "there are ${VAR}, ${VAR:-default}, ${env:VAR} and ${file:/PATH}"
                 yield self._finding("refuse", key, "holds a reference of an unknown kind", fix)
@@ -79,6 +86,19 @@ class SecretsCheck(LayerCheck):
                 yield self._finding(
                     "ask", key, f"would be given the variable {name}", "the operator's policy may list it"
                 )
+
+    def _secret(self, key: str, server: str, name: str) -> Iterator[Finding]:
+        """Findings about a secret of the keyring, which is for the server whose name it begins with."""
+        own = f"below the server's name, as in ${{keyring:{server}/TOKEN}}"
+        if len(name) > LONGEST_NAME or not NAME.fullmatch(name):
+            yield self._finding("refuse", key, "refers to what is no name of a secret", f"name one {own}")
+        elif not name.startswith(f"{server}/"):
+            yield self._finding(
+                "refuse", key, "refers to a secret that is not for this server", f"name one {own}"
+            )
+        else:
+            fix = "a person with the admin role may approve it"
+            yield self._finding("ask", key, f"would be given the secret {name} of the keyring", fix)
 
     def _file(self, key: str, path: str, policy: Policy) -> Iterator[Finding]:
         if ".." in path.split("/") or any(path.startswith(f"{top}/") for top in _OPEN):

@@ -17,7 +17,7 @@ from typing import Final
 from maitred.backends.base import ConnectError, Resolve, reference_error
 from maitred.backends.isolation.engine_api import ContainerSpec, EngineInfo, ImageInfo
 from maitred.backends.isolation.mounts import why_raced, why_refused
-from maitred.config.interpolate import UnresolvedReferenceError
+from maitred.config.interpolate import UnresolvedReferenceError, resolve_named
 from maitred.config.redaction import SECRETS
 from maitred.model.servers import Cage, Mount, ServerSpec
 
@@ -50,7 +50,7 @@ def container_spec(
     cage = spec.cage or Cage()
     try:
         args = [resolve(one) for one in spec.args]
-        env = {key: resolve(value) for key, value in spec.env.items()}
+        env = resolve_named(spec.env, "env", resolve)
     except UnresolvedReferenceError as error:
         raise reference_error(error) from error
     SECRETS.learn_launch(args, env)

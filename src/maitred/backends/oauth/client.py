@@ -24,6 +24,7 @@ from pydantic import AnyUrl
 
 from maitred.backends.base import Resolve, reference_error
 from maitred.backends.oauth.grants import GrantStore, LoginGrant
+from maitred.backends.references import resolve_aside
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
 from maitred.model.servers import OAuth, ServerSpec
@@ -50,12 +51,16 @@ class LoginTarget:
     store: GrantStore
     make_transport: Callable[[], httpx2.AsyncBaseTransport]
 
-    def resolved(self) -> tuple[str, OAuth]:
+    async def resolved(self) -> tuple[str, OAuth]:
         """The server's address and its OAuth settings, with references resolved.
 
         Raises:
             ConnectError: A reference has no value.
         """
+        auth = self.spec.auth or OAuth()
+        return await resolve_aside((self.spec.url, auth.client_id, auth.client_secret), self._resolved)
+
+    def _resolved(self) -> tuple[str, OAuth]:
         auth = self.spec.auth or OAuth()
         try:
             known = replace(
@@ -71,7 +76,7 @@ class LoginTarget:
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[SendRequest]:
         """Send the requests of a login or a renewal."""
-        url, auth = self.resolved()
+        url, auth = await self.resolved()
         named = () if self.spec.registered else (url, auth.issuer)
         near = {httpx2.URL(one).host for one in named if one}
         clients: dict[bool, httpx2.AsyncClient] = {}

@@ -79,7 +79,7 @@ async def log_out(access: LoginTarget) -> str | None:
 
 async def _revoked(access: LoginTarget, grant: LoginGrant) -> str:
     try:
-        url, auth = access.resolved()
+        url, auth = await access.resolved()
         SECRETS.learn_named(grant.credentials)
         client = Client(url, auth, redirect_uri=auth.redirect_uri)
         client.resume(grant)
@@ -94,7 +94,7 @@ async def _revoked(access: LoginTarget, grant: LoginGrant) -> str:
 
 
 async def _logged_in(access: LoginTarget, browse: Browse, timeout_s: float) -> LoginGrant:
-    url, auth = access.resolved()
+    url, auth = await access.resolved()
     async with _coming_back(auth.redirect_uri, timeout_s) as place, access.sending() as send:
 
         async def going(page: str) -> None:

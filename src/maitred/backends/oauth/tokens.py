@@ -76,7 +76,7 @@ class OAuthTokens:
 
     async def _load(self) -> tuple[KeptGrant, LoginGrant]:
         """The stored grant, if it is for this server."""
-        url, auth = self._access.resolved()
+        url, auth = await self._access.resolved()
         kept = await self._access.store.load(self._server)
         if kept is None:
             raise self._login_needed("it needs a login")
@@ -123,7 +123,7 @@ class OAuthTokens:
         self._known, self._read_at = grant, time.monotonic()
 
     async def _send_renewal(self, grant: LoginGrant) -> httpx2.Response:
-        url, auth = self._access.resolved()
+        url, auth = await self._access.resolved()
         client = Client(url, auth, redirect_uri=auth.redirect_uri)
         client.resume(grant)
         async with self._access.sending() as send:

@@ -20,6 +20,8 @@ COMMANDS = {
     "add": "servers",
     "remove": "servers",
     "list": "servers",
+    "find": "find",
+    "secret": "secrets",
     "import": "imports",
     "search": "tools",
     "info": "tools",

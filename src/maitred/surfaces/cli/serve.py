@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import anyio
 import typer
 
-from maitred.config.interpolate import UnresolvedReferenceError, resolve
+from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.load import with_http
 from maitred.config.sections import check_address
 from maitred.config.settings import Http, Settings
@@ -28,7 +28,7 @@ from maitred.surfaces.daemon.client_entry import serve_shared
 from maitred.surfaces.daemon.sockets import address_of
 from maitred.surfaces.http.inherited_socket import inherited_socket
 from maitred.surfaces.manifest_folder import follow_manifests
-from maitred.wiring import follow_settings, open_gateway
+from maitred.wiring import follow_settings, open_gateway, operator_resolver
 
 if TYPE_CHECKING:  # the gateway takes a while to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -123,7 +123,7 @@ def _serve_in_background(config: Path) -> None:
 def _resolved(settings: Settings) -> str:
     """The token with its references replaced, so that the file need not contain it."""
     try:
-        return resolve(settings.http.token, os.environ)
+        return operator_resolver(settings)(settings.http.token)
     except UnresolvedReferenceError as error:
         raise ConfigError(str(settings.source), [f"http.token: {error}"]) from error
 

@@ -25,6 +25,19 @@ from maitred.surfaces.cli.console import (
     run,
     visible,
 )
+from maitred.surfaces.cli.registry_add import (
+    AsOption,
+    ByOption,
+    FromOption,
+    ListOption,
+    NetworkOption,
+    RegisterOption,
+    ValueOption,
+    VersionOption,
+    WriteOption,
+    YesOption,
+    add_from_registry,
+)
 from maitred.surfaces.cli.session import command_line
 from maitred.wording import count_of, one_of, quote_input
 
@@ -42,6 +55,7 @@ def register(app: typer.Typer) -> None:
 
 
 def add(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the server.")],
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The program to start.")
@@ -53,21 +67,35 @@ def add(
     header: Annotated[list[str] | None, typer.Option(help="KEY=VALUE as HTTP header; repeatable.")] = None,
     cwd: Annotated[str, typer.Option(help="Its working directory.")] = "",
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite a server of this name.")] = False,
+    source: FromOption = "",
+    key: AsOption = "",  # this and what follows is for `add_from_registry`
+    version: VersionOption = "",
+    by: ByOption = "",
+    value: ValueOption = None,
+    file: ListOption = None,
+    isolated: RegisterOption = False,
+    network: NetworkOption = "",
+    write_secrets: WriteOption = False,
+    yes: YesOption = False,
 ) -> None:
     """Add a server to the configuration. A running gateway takes it over at once."""
     may_configure(config)
-    entry: dict[str, Any] = {}
-    if command:
-        entry |= {"command": command[0]} | ({"args": command[1:]} if command[1:] else {})
+    if source:
+        add_from_registry(context.params, _pairs)
+        return
+    entry: dict[str, Any] = _place(command or [])
     entry |= {k: v for k, v in (("url", url), ("transport", transport), ("cwd", cwd)) if v}
-    if env:
-        entry["env"] = _pairs("--env", env)
-    if header:
-        entry["headers"] = _pairs("--header", header)
+    entry |= {"env": _pairs("--env", env)} if env else {}
+    entry |= {"headers": _pairs("--header", header)} if header else {}
     path = config_path(config)
     add_server(path, name, entry, replace=replace)
     remember(lambda: accept(path, {name: entry}))
     out.print(Text(f"Added {name!r} to {path}. `maitred doctor {name}` tries it."))
+
+
+def _place(command: list[str]) -> dict[str, Any]:
+    """The keys of an entry that say which program it starts."""
+    return ({"command": command[0]} if command else {}) | ({"args": command[1:]} if command[1:] else {})
 
 
 def remove(
