@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from maitred.disclosure.answers import parts_withheld
@@ -23,6 +22,7 @@ from maitred.surfaces.cli.console import (
     token_of_environment,
     unwritable,
 )
+from maitred.surfaces.cli.tables import PlainTable
 from maitred.surfaces.daemon.control import RunningGateway, gateways, stop_gateways
 
 _EVERY_S: Final = 1.0
@@ -113,7 +113,7 @@ def _faults(found: Sequence[RunningGateway]) -> list[Text]:
     return [Text(text, style="red") for text in dict.fromkeys(texts)]
 
 
-def _tables(found: Sequence[RunningGateway]) -> list[Table]:
+def _tables(found: Sequence[RunningGateway]) -> list[PlainTable]:
     """One table of all gateways, and one of the servers of each."""
     tables = [make_table("", _GATEWAY, [_gateway_row(one) for one in found], numbers={"clients"})]
     for one in found:
