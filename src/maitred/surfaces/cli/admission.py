@@ -181,9 +181,9 @@ def _show_registered(file: str, registered: "RegistrationResult") -> None:
     out.print(Text(f"{case.server}: {told}; {state}"))
     _show_findings(file, registered.decision.findings)
     if case.awaits:
-        out.print(Text(f"Go on with `maitred approve {case.server} --seen {case.digest}`."))
+        out.note(Text(f"Go on with `maitred approve {case.server} --seen {case.digest}`."))
     elif case.state == "approved" and not case.withheld and registered.happened != "unchanged":
-        out.print(TAKEN_OVER)
+        out.note(TAKEN_OVER)
 
 
 def _is_auto(registered: "RegistrationResult") -> bool:
@@ -214,7 +214,7 @@ def unregister(
             await gateway.decide(server, "withdraw", viewer=viewer, why=why)
 
     run(go)
-    out.print(Text(f"Withdrew {server!r}. {TAKEN_OVER}"))
+    out.note(Text(f"Withdrew {server!r}. {TAKEN_OVER}"))
 
 
 def schema(
@@ -266,7 +266,7 @@ def approvals(
     counts = [count_of(waiting, "server")] if waiting else []
     counts += [count_of(len(calls), "call")] if calls else []
     verb = "waits" if waiting + len(calls) == 1 else "wait"
-    out.print(f"{' and '.join(counts)} {verb} for a decision." if counts else "Nothing waits for you.")
+    out.note(f"{' and '.join(counts)} {verb} for a decision." if counts else "Nothing waits for you.")
 
 
 async def _undecided(settings: Settings, viewer: Viewer) -> "tuple[Sequence[Case], Sequence[HeldCall]]":
@@ -308,7 +308,7 @@ def approve(
             return True
 
     what = f"the tools of {origin} at {server!r}" if origin else repr(server)
-    out.print(Text(f"Approved {what}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
+    out.note(Text(f"Approved {what}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
 
 
 class _Approved(NamedTuple):
@@ -328,7 +328,7 @@ async def _approved(gateway: "Gateway", server: str, viewer: Viewer, origin: str
         return _Approved(chosen.digest, case.refused is not None) if typer.confirm(asked) else None
     _print(summary(case))
     if not case.awaits and case.state == "approved" and case.refused is None:
-        out.print(Text(f"{server!r} is {standing(case)} as it is."))
+        out.note(Text(f"{server!r} is {standing(case)} as it is."))
         return None
     asked = "Approve it all the same?" if case.refused else "Approve it?"
     return _Approved(case.digest, case.refused is not None) if typer.confirm(asked) else None
@@ -359,7 +359,7 @@ def _decide(settings: Settings, server: str, verdict: "Verdict", *, why: str, se
             return await gateway.decide(server, verdict, viewer=viewer, why=why, seen=seen)
 
     case = run(go)
-    out.print(Text(f"{_DONE[verdict]} {server!r}: {standing(case)}. {TAKEN_OVER}"))
+    out.note(Text(f"{_DONE[verdict]} {server!r}: {standing(case)}. {TAKEN_OVER}"))
 
 
 def explain(server: ServerArgument, config: ConfigOption = None, as_json: JsonOption = False) -> None:

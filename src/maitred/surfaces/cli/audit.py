@@ -41,9 +41,9 @@ _ABOUT = "maitred audit"
 
 Action = Annotated[
     Literal["list", "verify", "export", "prune"],
-    typer.Argument(metavar="[list|verify|export|prune]", help="What to do."),
+    typer.Argument(metavar="list|verify|export|prune", help="What to do."),
 ]
-Target = Annotated[str, typer.Argument(metavar="[FILE]", help="export: the file to write; `-` prints.")]
+Target = Annotated[str, typer.Argument(metavar="FILE", help="export: the file to write; `-` prints.")]
 Since = Annotated[
     str, typer.Option("--since", help="list: from a time on (2026-03-01, 2026-03-01T09:00, 90m, 24h, 7d).")
 ]
@@ -95,7 +95,7 @@ def audit(
         gone = run(lambda: _prune(settings, viewer))
         kept = settings.audit.keep_days
         older = f"older than {count_of(kept, 'day')}" if kept else "as `audit.keep_days` is 0"
-        out.print(Text(f"Dropped {count_of(gone, 'line')} {older}."))
+        out.note(Text(f"Dropped {count_of(gone, 'line')} {older}."))
 
 
 # --- list -------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def _list(settings: Settings, wanted: Mapping[str, Any], limit: int, *, as_json:
         print_json(lines)
         return
     if not lines:
-        out.print("The trail has no such line." if any(wanted.values()) else "The trail is empty.")
+        out.note("The trail has no such line." if any(wanted.values()) else "The trail is empty.")
         return
     rows = [_row(line) for line in reversed(lines)]
     print_table(make_table("", ("line", "time", "who", "what", "of", "outcome", "request"), rows))
@@ -213,7 +213,7 @@ async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
             async with _private(Path(target)) as file:
                 count = await _written(lines, file)
         head = await auditing.head(viewer)
-    err.print(Text(f"Exported {count_of(count, 'line')}; head: {head.text}"))
+    err.note(Text(f"Exported {count_of(count, 'line')}; head: {head.text}"))
 
 
 async def _written(lines: AsyncIterator[str], file: TextIO) -> int:

@@ -85,7 +85,7 @@ def chain(
 
 def chains(
     action: Annotated[
-        Literal["list", "add", "remove"], typer.Argument(metavar="[list|add|remove]", help="What to do.")
+        Literal["list", "add", "remove"], typer.Argument(metavar="list|add|remove", help="What to do.")
     ] = "list",
     name: Annotated[str, typer.Argument(help="Name of the chain, which its tool has too.")] = "",
     file: Annotated[
@@ -106,7 +106,7 @@ def chains(
         _add(config_path(config), name, file, replace=replace)
     else:
         unsave_chain(config_path(config), name)
-        out.print(Text(f"Removed the saved chain {name!r}; its file stays."))
+        out.note(Text(f"Removed the saved chain {name!r}; its file stays."))
 
 
 def _add(path: Path, name: str, file: Path | None, *, replace: bool) -> None:
@@ -118,7 +118,7 @@ def _add(path: Path, name: str, file: Path | None, *, replace: bool) -> None:
     kept = save_chain(path, name, file, made.hash, replace=replace)
     reads = ", only reads" if made.read_only else ""
     said = f"Saved {kept} as the tool {SAVED}__{name}{reads}; hash {made.hash[:_SHOWN]}."
-    out.print(Text(f"{said} After a change of its file, save it again."))
+    out.note(Text(f"{said} After a change of its file, save it again."))
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
@@ -138,7 +138,7 @@ def _list(settings: Settings, *, as_json: bool) -> None:
         print_json(rows)
         return
     if not rows:
-        out.print("No chain is saved.")
+        out.note("No chain is saved.")
         return
     lines = [(row["name"], row["file"], row["hash"][:_SHOWN], row["withheld"]) for row in rows]
     print_table(make_table("", ("chain", "file", "hash", "remark"), lines))

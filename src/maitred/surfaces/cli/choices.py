@@ -83,7 +83,7 @@ def tools(
 
 def _show(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
-        out.print("No tool is switched off, pinned or moved; see `maitred tools --help`.")
+        out.note("No tool is switched off, pinned or moved; see `maitred tools --help`.")
         return
     rows = [
         (
@@ -128,7 +128,7 @@ def _change(settings: Settings, path: Path, viewer: Viewer, wanted: Sequence[tup
         change_choices(path, key, change.values)
     run(lambda: _record(settings, viewer, changes))
     for (what, _), tool in zip(wanted, found, strict=True):
-        out.print(Text(_CHANGES[what][1].format(name=tool.name, path=path)))
+        out.note(Text(_CHANGES[what][1].format(name=tool.name, path=path)))
 
 
 async def _record(settings: Settings, viewer: Viewer, changes: Mapping[ToolKey, ToolChange]) -> None:

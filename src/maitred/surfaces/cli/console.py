@@ -22,6 +22,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.segment import Segment
+from rich.status import Status
 from rich.text import Text
 
 from maitred.backends.listing import deceives
@@ -64,6 +65,10 @@ class PlainConsole(Console):
             emoji=False,
             color_system=_color_system(),
         )
+
+    def status(self, *args: Any, **options: Any) -> Status:
+        """A line that moves while something is waited for; none with `--quiet`."""
+        return Console(quiet=True).status(*args, **options) if VERBOSITY.quiet else super().status(*args, **options)
 
     def note(self, message: RenderableType = "") -> None:
         """Print what `--quiet` leaves out: what was done, sums, hints."""
@@ -231,7 +236,7 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
 async def wait_for_vectors(gateway: "Gateway") -> None:
     """Wait until every tool can be found by meaning; a progress bar appears if that takes long."""
     await gateway.warm()
-    with Progress(*COLUMNS, console=err, transient=True) as bars:
+    with Progress(*COLUMNS, console=err, transient=True, disable=VERBOSITY.quiet) as bars:
         task = bars.add_task("reading tools for search", total=None, visible=False)
 
         async def show() -> None:

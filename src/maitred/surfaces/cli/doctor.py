@@ -189,4 +189,4 @@ def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
         for note in finding["notes"]:
             out.print(Text(f"        note: {note}"))
     faults = sum(not finding["ok"] for finding in findings)
-    out.print(f"{count_of(len(findings), 'server')} started in {elapsed_s:.1f} s, {faults} with faults")
+    out.note(f"{count_of(len(findings), 'server')} started in {elapsed_s:.1f} s, {faults} with faults")

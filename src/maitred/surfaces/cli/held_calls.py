@@ -63,7 +63,7 @@ def list_calls(config: ConfigOption = None, as_json: JsonOption = False) -> None
     for one in found:
         _print(call_summary(one))
     verb = "waits" if len(found) == 1 else "wait"
-    out.print(f"{count_of(len(found), 'call')} {verb} for a decision." if found else "No call waits for you.")
+    out.note(f"{count_of(len(found), 'call')} {verb} for a decision." if found else "No call waits for you.")
 
 
 @calls_app.command()
@@ -116,11 +116,11 @@ def refuse(held_id: IdArgument, config: ConfigOption = None) -> None:
 
 def _say(held: "HeldCall | None") -> None:
     if held is None:
-        out.print("Nothing was decided.")
+        out.note("Nothing was decided.")
         return
     word = "Refused" if held.decision == "refuse" else "Approved"
     means = _MEANS.get(held.decision, "")
-    out.print(Text(f"{word} {held.id} ({visible(held.name)}): {means}. {_TAKEN}"))
+    out.note(Text(f"{word} {held.id} ({visible(held.name)}): {means}. {_TAKEN}"))
 
 
 def _with_gateway(settings: Settings, function: "Callable[[Gateway], Awaitable[T]]") -> T:

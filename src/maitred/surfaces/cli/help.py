@@ -20,7 +20,7 @@ def show_help(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[COMMAND]...", help="The command to explain.", autocompletion=complete_commands
+            metavar="COMMAND", help="The command to explain.", autocompletion=complete_commands
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="List all commands.")] = False,

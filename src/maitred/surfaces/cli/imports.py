@@ -86,7 +86,7 @@ def import_servers(
 
 def _undo(path: Path) -> None:
     gone = ", ".join(map(visible, undo_takeover(path))) or "no server any more"
-    out.print(Text(f"Took {gone} out of {path} again."))
+    out.note(Text(f"Took {gone} out of {path} again."))
 
 
 def _named_or_chosen(
@@ -101,12 +101,12 @@ def _named_or_chosen(
 
 def _tell(chosen: Sequence[ClientServer], path: Path, config: Path | None) -> None:
     if not chosen:
-        out.print("Nothing imported.")
+        out.note("Nothing imported.")
         return
-    out.print(Text(f"Imported {', '.join(visible(one.name) for one in chosen)} into {path}."))
-    out.print("`maitred import --undo` takes them out again; `maitred doctor` tries them.")
-    out.print("`maitred connect` puts this into your clients, and with `--move` in their place:")
-    out.print(Text(entry_line(config), style="bold"))
+    out.note(Text(f"Imported {', '.join(visible(one.name) for one in chosen)} into {path}."))
+    out.note("`maitred import --undo` takes them out again; `maitred doctor` tries them.")
+    out.note("`maitred connect` puts this into your clients, and with `--move` in their place:")
+    out.note(Text(entry_line(config), style="bold"))
 
 
 def _discovered(clients: Collection[str], file: Path | None) -> ImportedServers:
@@ -165,7 +165,7 @@ class _Looked:
     def show(self) -> None:
         """Print each server with all that it would start or reach, on lines that are never cut."""
         if not self.found.found:
-            out.print("No servers found in other clients.")
+            out.note("No servers found in other clients.")
         for one in self.found.found:
             out.print(Text.assemble((visible(one.name), "bold"), f"  from {one.client}"))
             for line in reach(one.entry):

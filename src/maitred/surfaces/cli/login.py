@@ -45,7 +45,7 @@ def login(
     if report.error:
         raise LoginError(server, f"the login was stored, but {report.error.rstrip('.')}")
     tools = count_of(report.tools, "tool")
-    out.print(Text(f"Logged in to {server}: {tools}."))
+    out.note(Text(f"Logged in to {server}: {tools}."))
 
 
 def logout(server: Server, config: ConfigOption = None) -> None:
@@ -58,7 +58,7 @@ def logout(server: Server, config: ConfigOption = None) -> None:
         check_servers(known, [server])
         out.print(Text(f"There is no login to {server}."))
         return
-    out.print(Text(f"Logged out of {server}."))
+    out.note(Text(f"Logged out of {server}."))
     if told:
         err.print(
             Text(f"Its tokens are deleted here, but the server may accept them until they expire: {told}.")

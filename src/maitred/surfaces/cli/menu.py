@@ -44,6 +44,7 @@ from maitred.surfaces.cli.filters import (
     UsedWithinOption,
     use_of,
 )
+from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import count_of, did_you_mean, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
@@ -136,7 +137,7 @@ def categories(
     settings, viewer = prepare(config)
     if write_use_cases:
         written = run(lambda: _write_use_cases(settings, server, viewer))
-        out.print(f"Use cases were written for {count_of(written, 'tool')}.")
+        out.note(f"Use cases were written for {count_of(written, 'tool')}.")
         return
     if choose or unset:
         acting(settings, "configure")
@@ -165,7 +166,7 @@ def _show_categories(found: dict[str, Any], counts: dict[str, int] | None, *, as
     if counts is not None:
         tags = [(*tag.split(":", 1), f"{count:,}" if count else "") for tag, count in counts.items()]
         print_table(make_table("", ("dimension", "tag", "tools"), tags, numbers=("tools",)))
-    out.print(f"{count_of(found['tools'], 'tool')} on {count_of(found['servers'], 'server')}")
+    out.note(f"{count_of(found['tools'], 'tool')} on {count_of(found['servers'], 'server')}")
 
 
 def _in_it(category: dict[str, Any]) -> str:
@@ -199,7 +200,7 @@ async def _write_use_cases(settings: Settings, server: str, viewer: Viewer) -> i
     async with known_gateway(settings) as gateway:
         if server and server not in gateway.settings.servers:
             raise ConfigError("--server", [f"there is no server {server!r} in {settings.source}"])
-        with Progress(*COLUMNS, console=err, transient=True) as bars:
+        with Progress(*COLUMNS, console=err, transient=True, disable=VERBOSITY.quiet) as bars:
             task = bars.add_task("writing use cases", total=None)
 
             def tell(done: int, total: int) -> None:
@@ -261,7 +262,7 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
     tools = run(lambda: find_tools(settings, [*(name for name, _ in pairs), *unset], LOCAL_USER))
     for tool, (_, category) in zip(tools, pairs, strict=False):
         set_choice(path, tool.key, "category", category)
-        out.print(Text(f"Put {tool.name} into {category}, in {path}."))
+        out.note(Text(f"Put {tool.name} into {category}, in {path}."))
     for tool in tools[len(pairs) :]:
         was = unset_choice(path, tool.key, "category")
         said = (
@@ -269,4 +270,4 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
             if was
             else f"Nothing was chosen for {tool.name}."
         )
-        out.print(Text(said))
+        out.note(Text(said))

@@ -56,7 +56,7 @@ def status(
     if as_json:
         print_json([one.to_json() for one in found])
     elif not found:
-        out.print(Text(f"No gateway serves {path.absolute()} now."))
+        out.note(Text(f"No gateway serves {path.absolute()} now."))
     else:
         for number, table in enumerate(_tables(found)):
             if number:
@@ -80,7 +80,7 @@ def stop(
         out.print(Text(f"No gateway runs in the background{whose}."))
         raise typer.Exit(1)
     for pid in ended:
-        out.print(f"Stopped the gateway in the background (process {pid}).")
+        out.note(f"Stopped the gateway in the background (process {pid}).")
 
 
 def _watch(look: Any, *, as_json: bool) -> None:

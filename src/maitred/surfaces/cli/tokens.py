@@ -77,7 +77,7 @@ def create(
         return
     typer.echo(token)
     until = f" until {record.expires_at}" if record.expires_at else ""
-    out.print(
+    out.note(
         Text(
             f"It is for {name!r}{until} and is not shown again; `maitred tokens revoke {record.id}` ends it."
         )
@@ -100,7 +100,7 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
         print_json({"tokens": [token_json(record) for record in found]})
         return
     if not found:
-        out.print("There are no tokens.")
+        out.note("There are no tokens.")
         return
     rows = [
         (
@@ -124,7 +124,7 @@ def revoke(
         async with open_tokens(settings) as tokens:
             return [one.id for one in await tokens.revoke(which, viewer)]
 
-    out.print(Text(f"Revoked {', '.join(run(go))}."))
+    out.note(Text(f"Revoked {', '.join(run(go))}."))
 
 
 def _limit(names: Collection[str] | None) -> frozenset[str] | None:

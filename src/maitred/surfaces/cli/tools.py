@@ -145,7 +145,7 @@ def info(
 
 def call(
     name: Annotated[str, typer.Argument(help="Full name of the tool.")],
-    values: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Arguments.")] = None,
+    values: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Arguments.")] = None,
     config: ConfigOption = None,
     args: Annotated[
         str, typer.Option(help="All arguments as one JSON object; `-` reads standard input.")

@@ -51,7 +51,7 @@ def _no_such_option(option: str, context: Any) -> str:
     said = f"No such option: {option}"
     if hint := did_you_mean(option, known, quoted=str) if option.startswith("--") else "":
         return f"{said}; {hint}"
-    if any(getattr(one, "metavar", None) == "[-- COMMAND ARGS...]" for one in command.params):
+    if any(getattr(one, "metavar", None) == "-- COMMAND ARGS" for one in command.params):
         return f"{said}; what belongs to the program goes after `--`: `{context.command_path} NAME -- COMMAND …`"
     return f"{said}; `{context.command_path} --help` lists them"
 
