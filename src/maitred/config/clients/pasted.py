@@ -27,7 +27,9 @@ _OUR_NAMES: Final = {
 _INPUT: Final = re.compile(r"\$\{input:([^{}]+)\}")
 _NOT_IN_A_VARIABLE: Final = re.compile(r"[^A-Z0-9_]|^(?=[0-9])")
 _KINDS_OF_COMMAND: Final = ("local", "command")
-_TIMEOUT: Final = "clients mean different things by it; write `start_timeout_s` or `call_timeout_s`, in seconds"
+_TIMEOUT: Final = (
+    "clients mean different things by it; write `start_timeout_s` or `call_timeout_s`, in seconds"
+)
 
 
 def read_pasted(name: str, text: str) -> tuple[dict[str, Any], list[str]]:
@@ -67,7 +69,11 @@ def _server_in(name: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         return as_object(servers[name], f"`{name}`")
     if len(servers) == 1:
         return as_object(*servers.values(), "the server")
-    there = f"has the servers {', '.join(map(quote_input, servers))}; NAME must be one" if servers else "has no server"
+    there = (
+        f"has the servers {', '.join(map(quote_input, servers))}; NAME must be one"
+        if servers
+        else "has no server"
+    )
     raise UnusableError(there)
 
 
@@ -89,7 +95,9 @@ def _converted(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         entry.pop("transport", None)
     for key in ("env", "headers"):
         if key in entry:
-            entry[key] = {one: _text(value, notes) for one, value in as_object(entry[key], f"`{key}`").items()}
+            entry[key] = {
+                one: _text(value, notes) for one, value in as_object(entry[key], f"`{key}`").items()
+            }
     if isinstance(args := entry.get("args"), list):
         entry["args"] = [_text(one, notes) for one in args]
     if entry.pop("disabled", False) is True or entry.get("enabled") is False:

@@ -49,7 +49,9 @@ Since = Annotated[
 ]
 Principal = Annotated[str, typer.Option("--principal", help="list: only what this principal did.")]
 ToolName = Annotated[str, typer.Option("--tool", help="list: only this tool (by either name) or server.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="list: how many lines; the newest are shown.")]
+Limit = Annotated[
+    int, typer.Option("--limit", "-n", min=1, help="list: how many lines; the newest are shown.")
+]
 Head = Annotated[
     str, typer.Option("--head", metavar="NUMBER:DIGEST", help="verify: a head that you noted before.")
 ]
@@ -89,10 +91,13 @@ def audit(
         _verified(run(lambda: _verify(settings, viewer, _mark(head))), as_json=as_json)
     elif action == "export":
         viewer = acting(settings)
-        run(lambda: _export(settings, viewer, target))
+        run(lambda: _export(settings, viewer, target, as_json=as_json and target != "-"))
     else:
         viewer = acting(settings)
         gone = run(lambda: _prune(settings, viewer))
+        if as_json:
+            print_json({"dropped": gone})
+            return
         kept = settings.audit.keep_days
         older = f"older than {count_of(kept, 'day')}" if kept else "as `audit.keep_days` is 0"
         out.note(Text(f"Dropped {count_of(gone, 'line')} {older}."))
@@ -202,7 +207,7 @@ def _verified(found: "Verification", *, as_json: bool) -> None:
 # --- export, prune ----------------------------------------------------------------------------------------
 
 
-async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
+async def _export(settings: Settings, viewer: Viewer, target: str, *, as_json: bool) -> None:
     """Write all lines; the last one records the export itself."""
     async with open_auditing(settings) as auditing:
         lines = auditing.lines(viewer)
@@ -213,6 +218,9 @@ async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
             async with _private(Path(target)) as file:
                 count = await _written(lines, file)
         head = await auditing.head(viewer)
+    if as_json:
+        print_json({"file": target, "lines": count, "head": head.text})
+        return
     err.note(Text(f"Exported {count_of(count, 'line')}; head: {head.text}"))
 
 

@@ -103,19 +103,25 @@ def chains(
         return
     may_configure(config)
     if action == "add":
-        _add(config_path(config), name, file, replace=replace)
+        _add(config_path(config), name, file, replace=replace, as_json=as_json)
     else:
         unsave_chain(config_path(config), name)
+        if as_json:
+            print_json({"name": name, "removed": True})
+            return
         out.note(Text(f"Removed the saved chain {name!r}; its file stays."))
 
 
-def _add(path: Path, name: str, file: Path | None, *, replace: bool) -> None:
+def _add(path: Path, name: str, file: Path | None, *, replace: bool, as_json: bool) -> None:
     from maitred.chains.saved_chain import parse_saved  # noqa: PLC0415  # slow, and only needed here
 
     if not name or file is None:
         raise ConfigError("maitred chains add", ["needs a NAME and a FILE"])
     made = parse_saved(name, _text(file))
     kept = save_chain(path, name, file, made.hash, replace=replace)
+    if as_json:
+        print_json({"name": name, "tool": f"{SAVED}__{name}", "file": kept, "hash": made.hash})
+        return
     reads = ", only reads" if made.read_only else ""
     said = f"Saved {kept} as the tool {SAVED}__{name}{reads}; hash {made.hash[:_SHOWN]}."
     out.note(Text(f"{said} After a change of its file, save it again."))

@@ -1,7 +1,7 @@
-"""`maitred completion`: the script by which a shell completes commands, options, and names of servers and tools.
+"""`maitred completion`: the script by which a shell completes commands, options and names.
 
-A completion starts no server. Names come from the configuration file and from the catalog; where either cannot
-be read, there are no names, since a shell has no place for an error.
+A completion starts no server. Names come from the configuration file and from the catalog. Where either
+cannot be read, there are no names, since a shell has no place for an error.
 """
 
 from collections.abc import Callable, Iterable
@@ -82,15 +82,21 @@ def complete_categories(ctx: typer.Context, incomplete: str) -> list[str]:
     return _names(ctx, incomplete, names)
 
 
+def complete_paths(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Paths of the menu."""
+    paths = ["servers", "categories"]
+    paths += [f"server/{name}" for name in complete_servers(ctx, "")]
+    paths += [f"category/{name}" for name in complete_categories(ctx, "")]
+    return _beginning(paths, incomplete)
+
+
 def _tools(settings: "Settings") -> Iterable[str]:
     from maitred.wiring import known_tool_names  # noqa: PLC0415  # as above
 
     return known_tool_names(settings)
 
 
-def _names(
-    ctx: typer.Context, incomplete: str, names: "Callable[[Settings], Iterable[str]]"
-) -> list[str]:
+def _names(ctx: typer.Context, incomplete: str, names: "Callable[[Settings], Iterable[str]]") -> list[str]:
     from maitred.config.load import load  # noqa: PLC0415  # as above
     from maitred.config.paths import default_path  # noqa: PLC0415
 

@@ -34,7 +34,7 @@ def show_path(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 @config_app.command()
 def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Read the configuration, and name each fault with its line. Starts no server; exits with 2 for a fault."""
+    """Read the configuration, and name each fault with its line. Exits with 2 for a fault."""
     settings = settings_of(config)
     if as_json:
         print_json({"path": str(settings.source), "servers": list(settings.servers)})

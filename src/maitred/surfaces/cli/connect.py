@@ -288,9 +288,7 @@ def _connect_one(plan: _Plan, source: Path, *, as_json: bool) -> bool:
         out.note(Text(f"Connected {plan.state.client.title}.{moved}"))
         out.note(Text(f"    {plan.state.client.then}"))
         if copy:
-            out.note(
-                Text(f"    `maitred disconnect {plan.state.client.id}` undoes it; a copy is in {copy}.")
-            )
+            out.note(Text(f"    `maitred disconnect {plan.state.client.id}` undoes it; a copy is in {copy}."))
     return True
 
 

@@ -32,7 +32,6 @@ from maitred.config.paths import default_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
-from maitred.surfaces.cli.completion import complete_profiles, complete_servers
 from maitred.surfaces.cli.tables import PlainTable, wrap
 from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wiring import make_grants, open_gateway, single_error
@@ -68,7 +67,11 @@ class PlainConsole(Console):
 
     def status(self, *args: Any, **options: Any) -> Status:
         """A line that moves while something is waited for; none with `--quiet`."""
-        return Console(quiet=True).status(*args, **options) if VERBOSITY.quiet else super().status(*args, **options)
+        return (
+            Console(quiet=True).status(*args, **options)
+            if VERBOSITY.quiet
+            else super().status(*args, **options)
+        )
 
     def note(self, message: RenderableType = "") -> None:
         """Print what `--quiet` leaves out: what was done, sums, hints."""

@@ -1,4 +1,4 @@
-"""`maitred edit`: the configuration in the user's editor, on a copy that replaces the file when it is right."""
+"""`maitred edit`: the configuration in the user's editor, on a copy that replaces the file if it is right."""
 
 import os
 import shlex
@@ -47,7 +47,9 @@ def edit(config: ConfigOption = None) -> None:
         with folder_lock(target.parent):
             is_written = replace_content(target, before, after)
     except OSError as error:
-        raise ConfigError(str(path), [f"the file cannot be changed: {error.strerror}; {_kept(copy)}"]) from None
+        raise ConfigError(
+            str(path), [f"the file cannot be changed: {error.strerror}; {_kept(copy)}"]
+        ) from None
     if not is_written:
         raise ConfigError(str(path), [f"another program changed the file meanwhile; {_kept(copy)}"])
     copy.unlink()
@@ -69,7 +71,9 @@ def _copied(target: Path, content: bytes) -> Path:
     """A copy beside the file, for the owner alone, with the same ending, by which editors know the syntax."""
     try:
         make_folder(target.parent)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f"{target.stem[:40]}.edit.", suffix=target.suffix)
+        handle, name = tempfile.mkstemp(
+            dir=target.parent, prefix=f"{target.stem[:40]}.edit.", suffix=target.suffix
+        )
         with os.fdopen(handle, "wb") as file:
             file.write(content)
     except OSError as error:
@@ -105,13 +109,15 @@ def _edited(copy: Path, path: Path) -> bytes | None:
 def _run_editor(copy: Path) -> None:
     words = next((shlex.split(os.environ[name]) for name in _EDITORS if os.environ.get(name)), [_DEFAULT])
     try:
-        code = subprocess.run([*words, str(copy)], check=False).returncode  # noqa: S603  # the user's own editor
+        code = subprocess.run([*words, str(copy)], check=False).returncode  # the user's own editor
     except OSError as error:
         copy.unlink()
         fault = f"the editor {words[0]!r} cannot be run: {error.strerror}; set VISUAL or EDITOR"
         raise ConfigError("edit", [fault]) from None
     if code:
-        raise ConfigError("edit", [f"the editor ended with code {code}; the file is unchanged; {_kept(copy)}"])
+        raise ConfigError(
+            "edit", [f"the editor ended with code {code}; the file is unchanged; {_kept(copy)}"]
+        )
 
 
 def _kept(copy: Path) -> str:

@@ -19,6 +19,7 @@ from maitred.evaluation.categories import BANDS, PlacementAgreement, judge, read
 from maitred.evaluation.labelled_queries import Split, read_queries, read_tools, set_name, take
 from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, SilenceShares, evaluate
 from maitred.model.access import Viewer
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -32,8 +33,8 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
-from maitred.surfaces.cli.tables import PlainTable
 from maitred.surfaces.cli.eval_traps import traps
+from maitred.surfaces.cli.tables import PlainTable
 from maitred.wording import count_of
 
 if TYPE_CHECKING:  # it brings the rules, which `--help` need not wait for
@@ -194,7 +195,15 @@ def search_command(
 @eval_app.command("self")
 def self_command(
     config: ConfigOption = None,
-    server: Annotated[str, typer.Option(help="Check only the tools of this server, among all.")] = "",
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server",
+            "-s",
+            help="Check only the tools of this server, among all.",
+            autocompletion=complete_servers,
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Find the tools of your own catalog that are hard to find or easily confused, and what to change."""

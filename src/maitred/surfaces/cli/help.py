@@ -19,9 +19,7 @@ def show_help(
     context: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="COMMAND", help="The command to explain.", autocompletion=complete_commands
-        ),
+        typer.Argument(metavar="COMMAND", help="The command to explain.", autocompletion=complete_commands),
     ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="List all commands.")] = False,
 ) -> None:

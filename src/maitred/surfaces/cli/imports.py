@@ -65,7 +65,7 @@ def import_servers(
     may_configure(config)
     path = config_path(config)
     if undo:
-        _undo(path)
+        _undo(path, as_json=as_json)
         return
     looked = _Looked(
         found=_discovered(client or CLIENT_IDS, file),
@@ -84,8 +84,12 @@ def import_servers(
         _tell(chosen, path, config)
 
 
-def _undo(path: Path) -> None:
-    gone = ", ".join(map(visible, undo_takeover(path))) or "no server any more"
+def _undo(path: Path, *, as_json: bool) -> None:
+    undone = undo_takeover(path)
+    if as_json:
+        print_json({"removed": list(undone)})
+        return
+    gone = ", ".join(map(visible, undone)) or "no server any more"
     out.note(Text(f"Took {gone} out of {path} again."))
 
 

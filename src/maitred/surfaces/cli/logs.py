@@ -46,7 +46,8 @@ def set_up_logging(*, verbose: bool, quiet: bool = False) -> None:
             structlog.processors.format_exc_info,  # no values of variables: some are credentials
             _shown,
             structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"), exception_formatter=structlog.dev.plain_traceback
+                colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"),
+                exception_formatter=structlog.dev.plain_traceback,
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -20,6 +20,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
+from maitred.surfaces.cli.completion import complete_servers, complete_tools
 from maitred.surfaces.cli.console import (
     COLUMNS,
     ConfigOption,
@@ -64,7 +65,9 @@ def register(app: typer.Typer) -> None:
 
 
 def mediate(
-    servers: Annotated[list[str] | None, typer.Argument(help="Servers; none: all.")] = None,
+    servers: Annotated[
+        list[str] | None, typer.Argument(help="Servers; none: all.", autocompletion=complete_servers)
+    ] = None,
     config: ConfigOption = None,
     diff: Annotated[
         bool, typer.Option("--diff", help="Show each tool: before, after, by whom, why not.")
@@ -73,13 +76,26 @@ def mediate(
         bool, typer.Option("--ask", help="Ask the configured language model now; prints the cost.")
     ] = False,
     accept: Annotated[
-        Tools, typer.Option(metavar="TOOL", help="Use the proposal, with or without proof; repeatable.")
+        Tools,
+        typer.Option(
+            metavar="TOOL",
+            help="Use the proposal, with or without proof; repeatable.",
+            autocompletion=complete_tools,
+        ),
     ] = None,
     reject: Annotated[
-        Tools, typer.Option(metavar="TOOL", help="Leave a tool as its server has it; repeatable.")
+        Tools,
+        typer.Option(
+            metavar="TOOL",
+            help="Leave a tool as its server has it; repeatable.",
+            autocompletion=complete_tools,
+        ),
     ] = None,
     unset: Annotated[
-        Tools, typer.Option(metavar="TOOL", help="Undo --accept or --reject; repeatable.")
+        Tools,
+        typer.Option(
+            metavar="TOOL", help="Undo --accept or --reject; repeatable.", autocompletion=complete_tools
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -20,6 +20,7 @@ from maitred.disclosure.pages import ToolPage
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
+from maitred.surfaces.cli.completion import complete_paths, complete_servers, complete_tools
 from maitred.surfaces.cli.console import (
     COLUMNS,
     ConfigOption,
@@ -62,7 +63,11 @@ def register(app: typer.Typer) -> None:
 
 def menu(
     path: Annotated[
-        str, typer.Argument(help="category/NAME, server/NAME, servers or categories; none: the first page.")
+        str,
+        typer.Argument(
+            help="category/NAME, server/NAME, servers or categories; none: the first page.",
+            autocompletion=complete_paths,
+        ),
     ] = "",
     config: ConfigOption = None,
     cursor: Annotated[str, typer.Option(help="Where to continue, as the page before says.")] = "",
@@ -94,7 +99,7 @@ def menu(
     if as_json:
         print_json(found)
     else:
-        print_answer(found)
+        print_answer(found, wraps=True)
 
 
 def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Viewer) -> Any:
@@ -120,28 +125,51 @@ def categories(
         bool,
         typer.Option("--tags", help="Show the vocabulary of tags, too, with the number of tools of each."),
     ] = False,
-    of: Annotated[list[str] | None, typer.Option(help="Show the category of this tool; repeatable.")] = None,
+    of: Annotated[
+        list[str] | None,
+        typer.Option(help="Show the category of this tool; repeatable.", autocompletion=complete_tools),
+    ] = None,
     choose: Annotated[
-        list[str] | None, typer.Option("--set", metavar="TOOL=CATEGORY", help="Move a tool; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="TOOL=CATEGORY",
+            help="Move a tool; repeatable.",
+            autocompletion=complete_tools,
+        ),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="TOOL", help="Undo --set for this tool; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="TOOL", help="Undo --set for this tool; repeatable.", autocompletion=complete_tools
+        ),
     ] = None,
     write_use_cases: Annotated[
         bool, typer.Option("--write-use-cases", help="Have the configured language model write use cases.")
     ] = False,
-    server: Annotated[str, typer.Option(help="With --write-use-cases: for the tools of this server.")] = "",
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server",
+            "-s",
+            help="With --write-use-cases: for the tools of this server.",
+            autocompletion=complete_servers,
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show the categories with their tools, or the category of a tool. --set and --unset move tools."""
     settings, viewer = prepare(config)
     if write_use_cases:
         written = run(lambda: _write_use_cases(settings, server, viewer))
+        if as_json:
+            print_json({"tools": written})
+            return
         out.note(f"Use cases were written for {count_of(written, 'tool')}.")
         return
     if choose or unset:
         acting(settings, "configure")
-        _choose(settings, config_path(config), choose or [], unset or [])
+        _choose(settings, config_path(config), choose or [], unset or [], as_json=as_json)
         return
     if of:
         _show_tools(run(lambda: find_tools(settings, of, viewer)), as_json=as_json)
@@ -246,7 +274,9 @@ def _group(tool: Tool) -> str:
     return f"{group.name}, proposed by {_PROPOSER.get(group.by, group.by)}" if group else ""
 
 
-def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequence[str]) -> None:
+def _choose(
+    settings: Settings, path: Path, choose: Sequence[str], unset: Sequence[str], *, as_json: bool
+) -> None:
     """Write choices into the configuration file, after a check that all tools and categories exist."""
     pairs = [pair.rpartition("=")[::2] for pair in choose]
     known = [category.name for category in merge_categories(settings.categories)]
@@ -260,14 +290,23 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
     if faults:
         raise ConfigError("--set", faults)
     tools = run(lambda: find_tools(settings, [*(name for name, _ in pairs), *unset], LOCAL_USER))
+    changes: list[dict[str, Any]] = []
     for tool, (_, category) in zip(tools, pairs, strict=False):
         set_choice(path, tool.key, "category", category)
+        changes.append({"name": tool.name, "category": category, "changed": True})
+        if as_json:
+            continue
         out.note(Text(f"Put {tool.name} into {category}, in {path}."))
     for tool in tools[len(pairs) :]:
         was = unset_choice(path, tool.key, "category")
+        changes.append({"name": tool.name, "category": "", "changed": was})
+        if as_json:
+            continue
         said = (
             f"Took the choice for {tool.name} out of {path}."
             if was
             else f"Nothing was chosen for {tool.name}."
         )
         out.note(Text(said))
+    if as_json:
+        print_json(changes)

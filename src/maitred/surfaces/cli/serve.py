@@ -48,7 +48,9 @@ def register(app: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     config: ConfigOption = None,
-    transport: Annotated[Transport, typer.Option(help="How clients reach the gateway.")] = "stdio",
+    transport: Annotated[
+        Transport, typer.Option("--transport", "-t", help="How clients reach the gateway.")
+    ] = "stdio",
     host: Annotated[str | None, typer.Option(help="Address to listen on (http).")] = None,
     port: Annotated[
         int | None, typer.Option(help="Port to listen on (http); 0 takes a free one.", min=0, max=65_535)

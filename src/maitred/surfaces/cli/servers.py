@@ -96,14 +96,15 @@ def add(
 def add_json(
     name: NewName,
     text: Annotated[
-        str, typer.Argument(metavar="JSON", help="The entry, with `mcpServers` around it or not; `-` reads it.")
+        str,
+        typer.Argument(metavar="JSON", help="The entry, with `mcpServers` around it or not; `-` reads it."),
     ],
     config: ConfigOption = None,
     replace: ReplaceOption = False,
     no_try: NoTryOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a server from JSON as pages print it for clients, and try it. Refuses keys that it does not know."""
+    """Add a server from JSON as pages print it for clients, and try it. Refuses keys that are unknown."""
     may_configure(config)
     entry, notes = read_pasted(name, sys.stdin.read() if text == "-" else text)
     for note in notes:
@@ -143,12 +144,16 @@ def _check_words(name: str, command: Sequence[str]) -> None:
 def remove(
     name: Annotated[str, typer.Argument(help="Name of the server.", autocompletion=complete_servers)],
     config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove a server from the configuration. A running gateway stops it at once."""
     may_configure(config)
     path = config_path(config)
     entry = remove_server(path, name)
     remember(lambda: decline(path, {name: entry}))
+    if as_json:
+        print_json({"name": name, "path": str(path)})
+        return
     out.note(Text(f"Removed {name!r} from {path}. `maitred import` leaves it out, unless you name it."))
 
 

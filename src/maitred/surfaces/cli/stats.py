@@ -104,7 +104,7 @@ def tiers(
         Literal["", "update"], typer.Argument(metavar="update", help="`update` computes them now.")
     ] = "",
     config: ConfigOption = None,
-    every: Annotated[bool, typer.Option("--all", help="All tools, also those never called.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="All tools, also those never called.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the tools by tier, with the score and the figures behind it. `update` computes tiers now."""

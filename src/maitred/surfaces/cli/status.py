@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def status(
     config: ConfigOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the gateways that serve this configuration now, with their servers."""
@@ -69,12 +69,16 @@ def status(
 def stop(
     config: ConfigOption = None,
     all_of_them: Annotated[
-        bool, typer.Option("--all", help="Those of all configurations and versions, too.")
+        bool, typer.Option("--all", "-a", help="Those of all configurations and versions, too.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """End the gateway in the background that clients share. Their next request starts another."""
     path = config_path(config)
     ended = stop_gateways(path, token_of_environment(), all_of_them=all_of_them)
+    if as_json:
+        print_json({"stopped": list(ended)})
+        raise typer.Exit(0 if ended else 1)
     if not ended:
         whose = "" if all_of_them else f" for {path.absolute()}"
         out.print(Text(f"No gateway runs in the background{whose}."))

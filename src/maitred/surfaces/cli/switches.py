@@ -16,6 +16,7 @@ from maitred.config.settings import Settings
 from maitred.errors import SwitchNotFoundError, ToolNotFoundError
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
+from maitred.surfaces.cli.completion import complete_names
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -34,7 +35,10 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
     from maitred.gateway import Gateway
 
 _Names = Annotated[
-    list[str], typer.Argument(metavar="SERVER|TOOL", help="Servers, or tools as search shows them.")
+    list[str],
+    typer.Argument(
+        metavar="SERVER|TOOL", help="Servers, or tools as search shows them.", autocompletion=complete_names
+    ),
 ]
 
 

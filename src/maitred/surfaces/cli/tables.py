@@ -1,7 +1,7 @@
 """Tables that hold at the width of the terminal, without cutting a name.
 
-What does not fit beside the other columns wraps between words. Where even that does not fit, the widest columns
-go below their row, as `heading: value`. Only a word that is longer than a whole line is broken.
+What does not fit beside the other columns wraps between words. Where even that does not fit, the widest
+columns go below their row, as `heading: value`. Only a word that is longer than a whole line is broken.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -50,7 +50,9 @@ class _Layout:
     def __init__(self, table: PlainTable, width: int) -> None:
         self._table = table
         self._width = width
-        self._columns = [[heading, *(row[at] for row in table.rows)] for at, heading in enumerate(table.headings)]
+        self._columns = [
+            [heading, *(row[at] for row in table.rows)] for at, heading in enumerate(table.headings)
+        ]
         self._beside = [at for at, heading in enumerate(table.headings) if heading not in table.below]
         self._widths = self._fitted()
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from maitred.errors import ConfigError
 from maitred.model.access import Role, Scope
+from maitred.surfaces.cli.completion import complete_categories, complete_profiles, complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -46,15 +47,32 @@ def create(
     role: Annotated[Role, typer.Option(help="What its bearer may do.")],
     config: ConfigOption = None,
     server: Annotated[
-        list[str] | None, typer.Option(help="Only this server and its tools; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--server",
+            "-s",
+            help="Only this server and its tools; repeatable.",
+            autocompletion=complete_servers,
+        ),
     ] = None,
     category: Annotated[
-        list[str] | None, typer.Option(help="Only tools of this category and below; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Only tools of this category and below; repeatable.", autocompletion=complete_categories
+        ),
     ] = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Only tools known to change nothing.")
     ] = False,
-    profile: Annotated[str, typer.Option(help="Only tools of this profile of the configuration.")] = "",
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            "-p",
+            help="Only tools of this profile of the configuration.",
+            autocompletion=complete_profiles,
+        ),
+    ] = "",
     expires: Annotated[str, typer.Option(metavar="TIME", help="After how long it ends: 30d, 12h, 90m.")] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -116,6 +134,7 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
 def revoke(
     which: Annotated[str, typer.Argument(metavar="ID|NAME", help="A token, or all tokens of a name.")],
     config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Revoke a token. A running gateway refuses it within a second."""
     settings, viewer = prepare(config)
@@ -124,7 +143,11 @@ def revoke(
         async with open_tokens(settings) as tokens:
             return [one.id for one in await tokens.revoke(which, viewer)]
 
-    out.note(Text(f"Revoked {', '.join(run(go))}."))
+    revoked = run(go)
+    if as_json:
+        print_json({"revoked": revoked})
+        return
+    out.note(Text(f"Revoked {', '.join(revoked)}."))
 
 
 def _limit(names: Collection[str] | None) -> frozenset[str] | None:

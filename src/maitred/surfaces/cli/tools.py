@@ -11,6 +11,7 @@ from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
 from maitred.model.details import DETAILS, Detail
 from maitred.model.tools import ToolCall
+from maitred.surfaces.cli.completion import complete_categories, complete_servers, complete_tools
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -31,7 +32,7 @@ from maitred.surfaces.cli.filters import (
 from maitred.wording import one_of, quote_input
 
 DetailOption = Annotated[
-    str, typer.Option("--detail", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
+    str, typer.Option("--detail", "-d", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
 ]
 FullOption = Annotated[bool, typer.Option("--full", help="With schemas: the same as --detail full.")]
 
@@ -46,14 +47,22 @@ def register(app: typer.Typer) -> None:
 def search(
     phrases: Annotated[list[str], typer.Argument(help="What the tool should do; one capability each.")],
     config: ConfigOption = None,
-    server: Annotated[str, typer.Option(help="Only tools of this server.")] = "",
-    category: Annotated[str, typer.Option(help="Only tools of this category, and of those below it.")] = "",
+    server: Annotated[
+        str,
+        typer.Option("--server", "-s", help="Only tools of this server.", autocompletion=complete_servers),
+    ] = "",
+    category: Annotated[
+        str,
+        typer.Option(
+            help="Only tools of this category, and of those below it.", autocompletion=complete_categories
+        ),
+    ] = "",
     tag: TagOption = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
     max_latency_ms: MaxLatencyOption = None,
     min_success: MinSuccessOption = None,
     used_within: UsedWithinOption = "",
-    limit: Annotated[int, typer.Option(min=1, max=20, help="Results for each phrase.")] = 5,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=20, help="Results for each phrase.")] = 5,
     detail: DetailOption = "",
     full: FullOption = False,
     as_json: JsonOption = False,
@@ -78,7 +87,7 @@ def search(
                 viewer=viewer,
             )
         if not as_json:
-            print_answer(answer.text)
+            print_answer(answer.text, wraps=True)
             return
         print_json(_plain(answer))
 
@@ -121,7 +130,10 @@ def _plain(answer: SearchAnswer) -> dict[str, Any]:
 
 
 def info(
-    names: Annotated[list[str], typer.Argument(help="Full names of tools, as search shows them.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Full names of tools, as search shows them.", autocompletion=complete_tools),
+    ],
     config: ConfigOption = None,
     detail: DetailOption = "",
     full: FullOption = False,
@@ -138,13 +150,13 @@ def info(
         if as_json:
             print_json([snapshot.definition(tool) for tool in answer.tools])
         else:
-            print_answer(answer.text)
+            print_answer(answer.text, wraps=level != "full")
 
     run(go)
 
 
 def call(
-    name: Annotated[str, typer.Argument(help="Full name of the tool.")],
+    name: Annotated[str, typer.Argument(help="Full name of the tool.", autocompletion=complete_tools)],
     values: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Arguments.")] = None,
     config: ConfigOption = None,
     args: Annotated[

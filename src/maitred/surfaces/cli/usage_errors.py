@@ -15,6 +15,7 @@ _NO_COMMAND: Final = re.compile(r"No such command '(.*?)'\.?")
 _NO_CHOICE: Final = re.compile(r"(.*): (?:Value error, )?'(.*)' is not one of (.*)", re.DOTALL)
 _QUOTED: Final = re.compile(r"'([^']+)'")
 
+
 def show_usage_error(error: Any) -> None:
     """Print how the command is used, and then what is wrong."""
     context = getattr(error, "ctx", None)
@@ -52,7 +53,9 @@ def _no_such_option(option: str, context: Any) -> str:
     if hint := did_you_mean(option, known, quoted=str) if option.startswith("--") else "":
         return f"{said}; {hint}"
     if any(getattr(one, "metavar", None) == "-- COMMAND ARGS" for one in command.params):
-        return f"{said}; what belongs to the program goes after `--`: `{context.command_path} NAME -- COMMAND …`"
+        return (
+            f"{said}; what belongs to the program goes after `--`: `{context.command_path} NAME -- COMMAND …`"
+        )
     return f"{said}; `{context.command_path} --help` lists them"
 
 

@@ -1,4 +1,4 @@
-"""How much commands say: `--quiet` and `--verbose`, which every command takes, before its name or after it."""
+"""How much commands print: `--quiet` and `--verbose`, before the name of any command or after it."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
