@@ -13,7 +13,7 @@ from tests.surfaces.cli.rig import Run, runner, write
 from maitred.access.tokens import TokenRequest
 from maitred.config.load import load
 from maitred.model.access import LEAST, LOCAL_USER, ROLES, Role, Scope
-from maitred.surfaces.cli.app import COMMANDS
+from maitred.surfaces.cli.commands import COMMANDS
 from maitred.wiring import open_tokens
 
 

@@ -68,7 +68,7 @@ def _server_in(name: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
     if name in servers:
         return as_object(servers[name], f"`{name}`")
     if len(servers) == 1:
-        return as_object(*servers.values(), "the server")
+        return as_object(next(iter(servers.values())), "the server")
     there = (
         f"has the servers {', '.join(map(quote_input, servers))}; NAME must be one"
         if servers

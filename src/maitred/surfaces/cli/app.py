@@ -130,7 +130,7 @@ def main() -> None:
     gc.disable()  # until the command runs: collections would take a tenth of the start and free nothing
     reset_verbosity()
     if COMPLETE_VARIABLE in os.environ:
-        from typer.completion import completion_init  # noqa: PLC0415  # for the shell only
+        from typer.completion import completion_init  # type: ignore[attr-defined]  # noqa: PLC0415  # for the shell only
 
         completion_init()
     try:

@@ -4,6 +4,7 @@ A completion starts no server. Names come from the configuration file and from t
 cannot be read, there are no names, since a shell has no place for an error.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:  # reading a configuration takes half a second to import
 
 COMPLETE_VARIABLE: Final = "_MAITRED_COMPLETE"
 """The variable by which a shell asks this program for completions."""
+
+_PLAIN: Final = re.compile(r"[\w./@:+-]+")
+"""Names that mean the same in each shell without quotes; others are not completed."""
 
 Shell = Literal["bash", "zsh", "fish"]
 
@@ -41,7 +45,7 @@ def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell to complete in.")],
 ) -> None:
     """Print the script that completes commands, options and names in your shell. docs/cli.md installs it."""
-    from typer.completion import get_completion_script  # noqa: PLC0415  # only needed here
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # noqa: PLC0415  # only needed here
 
     typer.echo(get_completion_script(prog_name="maitred", complete_var=COMPLETE_VARIABLE, shell=shell))
 
@@ -103,7 +107,7 @@ def _names(ctx: typer.Context, incomplete: str, names: "Callable[[Settings], Ite
     given = ctx.params.get("config")
     try:
         settings = load(Path(given) if given else default_path())
-        return _beginning(names(settings), incomplete)
+        return [name for name in _beginning(names(settings), incomplete) if _PLAIN.fullmatch(name)]
     except MaitredError:
         return []
 

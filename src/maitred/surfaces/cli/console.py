@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import anyio
 import typer
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.segment import Segment
@@ -40,6 +41,10 @@ from maitred.wording import did_you_mean, quote_input
 _PLAIN: Final = re.compile(r"[\x20-\x7e\n\t]*")
 _BYTES: Final = bytes(range(0x80, 0x100)).decode("ascii", "surrogateescape")
 """The characters by which Python represents bytes of a file name that are not valid text."""
+
+
+_HANG: Final = 2
+_LEAST_ROOM: Final = 20
 
 
 def _color_system() -> Literal["auto", "standard"] | None:
@@ -65,6 +70,29 @@ class PlainConsole(Console):
             color_system=_color_system(),
         )
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; a terminal gets long lines broken between words. No word is broken, as it may be copied."""
+        if self.is_terminal and not options:
+            objects = tuple(self._wrapped(one) if isinstance(one, str | Text) else one for one in objects)
+        super().print(*objects, **options)
+
+    def _wrapped(self, text: str | Text) -> Text:
+        """A text whose long lines go on below, two columns to the right of where they begin."""
+        lines = []
+        for line in (Text(text) if isinstance(text, str) else text).split("\n", allow_blank=True):
+            indent = len(line.plain) - len(line.plain.lstrip(" "))
+            room = self.width - indent - _HANG
+            if line.cell_len <= self.width or room < _LEAST_ROOM:
+                lines.append(line)
+                continue
+            body = line[indent:]
+            first, *more = body.divide(_breaks(body.plain, room))
+            lines.append(Text(" " * indent) + first)
+            lines += [Text(" " * (indent + _HANG)) + one for one in more]
+        for line in lines:
+            line.rstrip()
+        return Text("\n").join(lines)
+
     def status(self, *args: Any, **options: Any) -> Status:
         """A line that moves while something is waited for; none with `--quiet`."""
         return (
@@ -83,6 +111,16 @@ class PlainConsole(Console):
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control else Segment(printable(text, terminal=self.is_terminal), style)
+
+
+def _breaks(text: str, room: int) -> Iterator[int]:
+    """Where lines of at most `room` cells begin, but for the first; a longer word has a line of its own."""
+    start = end = 0
+    for word in text.split(" "):
+        if start < end and cell_len(text[start : end + len(word)]) > room:
+            yield end
+            start = end
+        end += len(word) + 1
 
 
 def printable(text: str, *, terminal: bool = True) -> str:

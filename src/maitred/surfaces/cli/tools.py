@@ -7,14 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from maitred.config.settings import Settings
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
+from maitred.model.access import Viewer
 from maitred.model.details import DETAILS, Detail
-from maitred.model.tools import ToolCall
+from maitred.model.tools import Tool, ToolCall
 from maitred.surfaces.cli.completion import complete_categories, complete_servers, complete_tools
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
+    err,
     known_gateway,
     prepare,
     print_answer,
@@ -29,10 +32,14 @@ from maitred.surfaces.cli.filters import (
     UsedWithinOption,
     use_of,
 )
+from maitred.surfaces.cli.questions import ask_arguments, confirm_call
 from maitred.wording import one_of, quote_input
 
 DetailOption = Annotated[
     str, typer.Option("--detail", "-d", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="With --interactive: call it without a last question.")
 ]
 FullOption = Annotated[bool, typer.Option("--full", help="With schemas: the same as --detail full.")]
 
@@ -165,10 +172,20 @@ def call(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Refuse a tool that may change things.")
     ] = False,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", "-i", help="Ask for each argument that is not given.")
+    ] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Call a tool and print its answer. Exits with 1 when the tool says that it failed."""
+    if interactive and args == "-":
+        raise ConfigError("--interactive", ["reads standard input itself; give --args as text"])
     settings, viewer = prepare(config)
+
+    asked = (
+        _asked(settings, viewer, name, _parse_object(args), values or (), yes=yes) if interactive else None
+    )
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:
@@ -177,8 +194,8 @@ def call(
                 async with gateway.audit_request("call", name, viewer):
                     published = (await gateway.tool_to_call(name, viewer)).name
             schema = gateway.schema_of(published, viewer) or {}
-            arguments = _parse_object(args) | _parse_pairs(values or [], schema)
-            call = ToolCall(name=published, arguments=arguments)
+            given = _parse_object(args) | _parse_pairs(values or [], schema) if asked is None else asked
+            call = ToolCall(name=published, arguments=given)
             return await gateway.call(call, viewer=viewer, read_only=read_only)
 
     result = run(go)
@@ -189,6 +206,30 @@ def call(
             print_answer(line)
     if result.get("isError"):
         raise typer.Exit(1)
+
+
+def _asked(
+    settings: Settings,
+    viewer: Viewer,
+    name: str,
+    given: Mapping[str, Any],
+    pairs: Sequence[str],
+    *,
+    yes: bool,
+) -> dict[str, Any]:
+    """The arguments that a person typed. No gateway is open meanwhile, since that may take long."""
+
+    async def look() -> tuple[Tool, Mapping[str, Any]]:
+        async with known_gateway(settings) as gateway:
+            tool = await gateway.tool_to_call(name, viewer)
+            return tool, gateway.schema_of(tool.name, viewer) or {}
+
+    tool, schema = run(look)
+    arguments = ask_arguments(schema, {**given, **_parse_pairs(pairs, schema)})
+    if not confirm_call(tool, arguments, asks=not yes):
+        err.note("Nothing was called.")
+        raise typer.Exit(1)
+    return arguments
 
 
 def _parse_object(text: str) -> dict[str, Any]:

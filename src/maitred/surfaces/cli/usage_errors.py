@@ -13,6 +13,7 @@ from maitred.wording import did_you_mean, one_of
 
 _NO_COMMAND: Final = re.compile(r"No such command '(.*?)'\.?")
 _NO_CHOICE: Final = re.compile(r"(.*): (?:Value error, )?'(.*)' is not one of (.*)", re.DOTALL)
+_LISTED: Final = 8
 _QUOTED: Final = re.compile(r"'([^']+)'")
 
 
@@ -37,7 +38,12 @@ def _message(error: Any, context: Any) -> str:
     message = str(error.format_message()).strip()
     if (found := _NO_COMMAND.match(message)) and hasattr(command, "list_commands"):
         known = command.list_commands(context)
-        return f"No such command {found[1]!r}; {did_you_mean(found[1], known, otherwise=_there_are(known))}"
+        listed = (
+            f"there is {one_of(known)}"
+            if len(known) <= _LISTED
+            else f"`{context.command_path} --help` lists them"
+        )
+        return f"No such command {found[1]!r}; {did_you_mean(found[1], known, most=3, otherwise=listed)}"
     if found := _NO_CHOICE.fullmatch(message):
         known = [one for one in _QUOTED.findall(found[3]) if one]
         hint = did_you_mean(found[2], known, lead="; ")
@@ -57,7 +63,3 @@ def _no_such_option(option: str, context: Any) -> str:
             f"{said}; what belongs to the program goes after `--`: `{context.command_path} NAME -- COMMAND …`"
         )
     return f"{said}; `{context.command_path} --help` lists them"
-
-
-def _there_are(names: list[str]) -> str:
-    return f"there is {one_of(names)}"
