@@ -74,11 +74,15 @@ VIEWER_MAY: Mapping[str, str] = {
     "ui": "opens pages, on which the gateway shows what the token allows",
     "eval": "measures labelled queries in a gateway of its own",
     "demo": "makes a configuration of its own",
+    "config": "says which file is used, and reads it as any command does",
+    "completion": "prints what every installation has",
+    "help": "prints what every installation has",
 }
 """Commands that do not refuse whoever has the role `viewer`, and why."""
 EXAMPLES: Mapping[str, str] = {
     "serve": "serve --transport http",
     "add": "add x -- y",
+    "add-json": "add-json x {}",
     "allow": "allow list",
     "import": "import --yes",
     "chain": "chain run x.py",
@@ -90,7 +94,7 @@ EXAMPLES: Mapping[str, str] = {
     "tools": "tools --off x",
 }
 """How commands are tried that one name is not enough for."""
-WITHOUT_A_NAME = ("chains", "mediate", "approvals", "stats", "tiers", "budget", "audit", "doctor")
+WITHOUT_A_NAME = ("chains", "edit", "mediate", "approvals", "stats", "tiers", "budget", "audit", "doctor")
 MANIFEST = "name: x\ndescription: Echoes.\nversion: 1.0.0\nserver: {command: echo}\n"
 
 

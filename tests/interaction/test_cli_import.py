@@ -145,7 +145,7 @@ def test_what_was_removed_comes_back_by_its_name_alone(own: Path) -> None:
     fine(cli(own, "remove", "hub"))
     assert "Imported hub" in fine(cli(own, "import", "hub"))
     fine(cli(own, "remove", "hub", "--config", str(own)))
-    fine(cli(own, "add", "hub", "--", "hub"))
+    fine(cli(own, "add", "hub", "--no-try", "--", "hub"))
     fine(cli(own, "remove", "counter"))
     assert set(load(own).servers) == {"files", "hub", "notes"}
 

@@ -80,7 +80,7 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            hint = did_you_mean(name, COMMANDS, most=3, otherwise="`maitred --help` lists all")
+            hint = did_you_mean(name, COMMANDS, otherwise="`maitred --help` lists all")
             ctx.fail(f"No such command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 

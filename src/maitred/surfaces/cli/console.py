@@ -338,7 +338,7 @@ async def find_tools(settings: Settings, names: Sequence[str], viewer: Viewer) -
 
 def print_table(table: PlainTable) -> None:
     """Print a table as wide as the terminal, or 80 columns where the width is unknown."""
-    out.print(table)
+    PlainConsole().print(table)  # a new one, which has the width of now
 
 
 def make_table(

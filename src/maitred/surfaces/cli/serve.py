@@ -22,6 +22,7 @@ from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.profiles import narrow_to_profile
+from maitred.surfaces.cli.completion import complete_profiles
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
 from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
@@ -68,7 +69,13 @@ def serve(
         bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
     ] = False,
     profile: Annotated[
-        str, typer.Option(help="Only tools of this profile of the configuration (stdio).")
+        str,
+        typer.Option(
+            "--profile",
+            "-p",
+            help="Only tools of this profile of the configuration (stdio).",
+            autocompletion=complete_profiles,
+        ),
     ] = "",
 ) -> None:
     """Serve all configured servers to MCP clients as one."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from maitred.surfaces.cli.console import err
 from maitred.wording import did_you_mean, one_of
 
-_NO_COMMAND: Final = re.compile(r"No such command '(.*?)'\.?")
+_NO_COMMAND: Final = re.compile(r"No such command '(.*?)'\.?( Did you mean .*)?")
 _NO_CHOICE: Final = re.compile(r"(.*): (?:Value error, )?'(.*)' is not one of (.*)", re.DOTALL)
 _LISTED: Final = 8
 _QUOTED: Final = re.compile(r"'([^']+)'")
@@ -36,14 +36,14 @@ def _message(error: Any, context: Any) -> str:
     if option := getattr(error, "option_name", "") if hasattr(error, "possibilities") else "":
         return _no_such_option(option, context)
     message = str(error.format_message()).strip()
-    if (found := _NO_COMMAND.match(message)) and hasattr(command, "list_commands"):
+    if (found := _NO_COMMAND.fullmatch(message)) and hasattr(command, "list_commands"):
         known = command.list_commands(context)
         listed = (
             f"there is {one_of(known)}"
             if len(known) <= _LISTED
-            else f"`{context.command_path} --help` lists them"
+            else f"`{context.command_path} --help` lists all"
         )
-        return f"No such command {found[1]!r}; {did_you_mean(found[1], known, most=3, otherwise=listed)}"
+        return f"No such command {found[1]!r}; {did_you_mean(found[1], known, otherwise=listed)}"
     if found := _NO_CHOICE.fullmatch(message):
         known = [one for one in _QUOTED.findall(found[3]) if one]
         hint = did_you_mean(found[2], known, lead="; ")
