@@ -183,7 +183,7 @@ def test_none_declines_all_and_a_wrong_name_is_asked_for_again(own: Path) -> Non
     """Nothing that was typed is dropped in silence."""
     said = at_terminal(["import", "-c", str(own)], "fils, hub\nnone\n")
 
-    assert "no client has a server 'fils'; did you mean 'files'?" in said
+    assert "no client has a server 'fils'; did you mean 'files'?" in " ".join(said.split())
     assert "Nothing imported." in said
     assert "Nothing imported." in fine(cli(own, "import", "--yes"))
     assert set(load(own).servers) == {"counter"}

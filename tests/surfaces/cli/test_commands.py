@@ -86,6 +86,17 @@ def test_help_lists_each_command_once_in_its_group_and_measuring_ones_on_demand(
     assert "`maitred help --all`" in usual
 
 
+def test_the_page_has_the_commands_under_the_headings_of_help() -> None:
+    """docs/cli.md: whoever reads one finds the other."""
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+
+    for group in GROUPS:
+        section = page.partition(f"\n## {group}\n")[2].partition("\n## ")[0]
+        rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `maitred ")]
+        named = {name for row in rows for name in re.findall(r"`maitred ([\w-]+)", row)}
+        assert named == {name for name, entry in COMMANDS.items() if entry.group == group}
+
+
 def test_help_explains_a_command_and_one_within_it(run: Run) -> None:
     """As `--help` after them does."""
     assert run("help", "tokens", "create").fine == run("tokens", "create", "--help").fine
@@ -105,7 +116,7 @@ def test_each_command_has_json_or_is_listed_with_the_reason() -> None:
 
 def test_one_letter_means_one_thing_everywhere() -> None:
     """Whoever knows `-n` of one command knows it of all. Source: issue 22."""
-    meanings = defaultdict(set)
+    meanings: defaultdict[str, set[str]] = defaultdict(set)
     for one in contexts().values():
         for param in one.command.get_params(one):
             short = [name for name in param.opts if re.fullmatch("-[A-Za-z]", name)]

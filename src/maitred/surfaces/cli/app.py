@@ -12,16 +12,10 @@ import typer
 from typer.core import TyperGroup
 
 from maitred.errors import MaitredError
-from maitred.surfaces.cli.commands import COMMANDS, GROUPS, MEASURE
+from maitred.surfaces.cli.commands import COMMANDS, GROUPS, MEASURE, SHOW_ALL
 from maitred.surfaces.cli.completion import COMPLETE_VARIABLE, Completion
-from maitred.surfaces.cli.help import SHOW_ALL
-from maitred.surfaces.cli.verbosity import (
-    QuietOption,
-    VerboseOption,
-    apply_verbosity,
-    reset_verbosity,
-    verbosity_options,
-)
+from maitred.surfaces.cli.options import QuietOption, VerboseOption, apply_verbosity, verbosity_options
+from maitred.surfaces.cli.verbosity import reset_verbosity
 from maitred.wording import did_you_mean
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]

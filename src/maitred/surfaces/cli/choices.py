@@ -16,7 +16,6 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
-from maitred.surfaces.cli.completion import complete_tools
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -31,6 +30,7 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
+from maitred.surfaces.cli.options import tools_option
 from maitred.wiring import open_auditing
 from maitred.wording import quote_input
 
@@ -50,32 +50,10 @@ def register(app: typer.Typer) -> None:
 
 def tools(
     config: ConfigOption = None,
-    off: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOOL", help="Switch this tool off for all; repeatable.", autocompletion=complete_tools
-        ),
-    ] = None,
-    on: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOOL", help="Undo --off for this tool; repeatable.", autocompletion=complete_tools
-        ),
-    ] = None,
-    pin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOOL",
-            help="Put it at the top of the hot list; repeatable.",
-            autocompletion=complete_tools,
-        ),
-    ] = None,
-    unpin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOOL", help="Undo --pin for this tool; repeatable.", autocompletion=complete_tools
-        ),
-    ] = None,
+    off: Annotated[list[str] | None, tools_option("Switch this tool off for all; repeatable.")] = None,
+    on: Annotated[list[str] | None, tools_option("Undo --off for this tool; repeatable.")] = None,
+    pin: Annotated[list[str] | None, tools_option("Put it at the top of the hot list; repeatable.")] = None,
+    unpin: Annotated[list[str] | None, tools_option("Undo --pin for this tool; repeatable.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the tools that you switched off, pinned or moved. --off, --on, --pin and --unpin change that."""

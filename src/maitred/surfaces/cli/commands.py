@@ -16,6 +16,10 @@ GROUPS: Final[tuple[Group, ...]] = ("Set up", "Servers", "Tools", "Serve", "Deci
 """In the order in which `--help` has them."""
 
 
+SHOW_ALL: Final = "maitred.help.all"
+"""The key in the `meta` of a context that has every group listed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CommandEntry:
     """One command; `about` has at most 62 characters, so that it stays on one line of 80."""

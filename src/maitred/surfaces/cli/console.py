@@ -348,8 +348,9 @@ def make_table(
     *,
     numbers: Collection[str] = (),
     below: Collection[str] = (),
+    whole: Collection[str] = (),
 ) -> PlainTable:
     """A table of texts, see `PlainTable`; characters that deceive are escapes before it is laid out."""
     is_terminal = out.is_terminal
     plain = [[printable(cell, terminal=is_terminal).expandtabs() for cell in row] for row in rows]
-    return PlainTable(title=title, headings=headings, rows=plain, numbers=numbers, below=below)
+    return PlainTable(title=title, headings=headings, rows=plain, numbers=numbers, below=below, whole=whole)

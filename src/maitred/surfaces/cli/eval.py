@@ -19,7 +19,6 @@ from maitred.evaluation.categories import BANDS, PlacementAgreement, judge, read
 from maitred.evaluation.labelled_queries import Split, read_queries, read_tools, set_name, take
 from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, SilenceShares, evaluate
 from maitred.model.access import Viewer
-from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -34,6 +33,7 @@ from maitred.surfaces.cli.console import (
     run,
 )
 from maitred.surfaces.cli.eval_traps import traps
+from maitred.surfaces.cli.options import server_option
 from maitred.surfaces.cli.tables import PlainTable
 from maitred.wording import count_of
 
@@ -195,15 +195,7 @@ def search_command(
 @eval_app.command("self")
 def self_command(
     config: ConfigOption = None,
-    server: Annotated[
-        str,
-        typer.Option(
-            "--server",
-            "-s",
-            help="Check only the tools of this server, among all.",
-            autocompletion=complete_servers,
-        ),
-    ] = "",
+    server: Annotated[str, server_option("Check only the tools of this server, among all.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Find the tools of your own catalog that are hard to find or easily confused, and what to change."""

@@ -4,10 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
+from maitred.surfaces.cli.commands import SHOW_ALL
 from maitred.surfaces.cli.completion import complete_commands
-
-SHOW_ALL = "maitred.help.all"
-"""The key in a context's `meta` that has every group listed."""
 
 
 def register(app: typer.Typer) -> None:

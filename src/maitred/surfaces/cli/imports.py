@@ -173,7 +173,7 @@ class _Looked:
         for one in self.found.found:
             out.print(Text.assemble((visible(one.name), "bold"), f"  from {one.client}"))
             for line in reach(one.entry):
-                out.print(Text(f"    {line}"))
+                out.print(Text(f"    {line}"), soft_wrap=True)
             for remark in self._remarks(one):
                 out.print(Text(f"    - {visible(remark)}", style="yellow"))
         for problem in self.found.problems:

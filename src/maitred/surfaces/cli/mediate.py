@@ -20,7 +20,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
-from maitred.surfaces.cli.completion import complete_servers, complete_tools
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     COLUMNS,
     ConfigOption,
@@ -39,6 +39,7 @@ from maitred.surfaces.cli.console import (
     run,
     visible,
 )
+from maitred.surfaces.cli.options import tools_option
 from maitred.wiring import open_auditing
 from maitred.wording import count_of, quote_input
 
@@ -75,28 +76,9 @@ def mediate(
     ask: Annotated[
         bool, typer.Option("--ask", help="Ask the configured language model now; prints the cost.")
     ] = False,
-    accept: Annotated[
-        Tools,
-        typer.Option(
-            metavar="TOOL",
-            help="Use the proposal, with or without proof; repeatable.",
-            autocompletion=complete_tools,
-        ),
-    ] = None,
-    reject: Annotated[
-        Tools,
-        typer.Option(
-            metavar="TOOL",
-            help="Leave a tool as its server has it; repeatable.",
-            autocompletion=complete_tools,
-        ),
-    ] = None,
-    unset: Annotated[
-        Tools,
-        typer.Option(
-            metavar="TOOL", help="Undo --accept or --reject; repeatable.", autocompletion=complete_tools
-        ),
-    ] = None,
+    accept: Annotated[Tools, tools_option("Use the proposal, with or without proof; repeatable.")] = None,
+    reject: Annotated[Tools, tools_option("Leave a tool as its server has it; repeatable.")] = None,
+    unset: Annotated[Tools, tools_option("Undo --accept or --reject; repeatable.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how mediation changes tools. --accept and --reject write your choice into the configuration."""

@@ -20,7 +20,7 @@ from maitred.disclosure.pages import ToolPage
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
-from maitred.surfaces.cli.completion import complete_paths, complete_servers, complete_tools
+from maitred.surfaces.cli.completion import complete_paths
 from maitred.surfaces.cli.console import (
     COLUMNS,
     ConfigOption,
@@ -45,6 +45,7 @@ from maitred.surfaces.cli.filters import (
     UsedWithinOption,
     use_of,
 )
+from maitred.surfaces.cli.options import server_option, tools_option
 from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import count_of, did_you_mean, quote_input
 
@@ -125,37 +126,15 @@ def categories(
         bool,
         typer.Option("--tags", help="Show the vocabulary of tags, too, with the number of tools of each."),
     ] = False,
-    of: Annotated[
-        list[str] | None,
-        typer.Option(help="Show the category of this tool; repeatable.", autocompletion=complete_tools),
-    ] = None,
+    of: Annotated[list[str] | None, tools_option("Show the category of this tool; repeatable.")] = None,
     choose: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="TOOL=CATEGORY",
-            help="Move a tool; repeatable.",
-            autocompletion=complete_tools,
-        ),
+        list[str] | None, tools_option("Move a tool; repeatable.", "--set", metavar="TOOL=CATEGORY")
     ] = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOOL", help="Undo --set for this tool; repeatable.", autocompletion=complete_tools
-        ),
-    ] = None,
+    unset: Annotated[list[str] | None, tools_option("Undo --set for this tool; repeatable.")] = None,
     write_use_cases: Annotated[
         bool, typer.Option("--write-use-cases", help="Have the configured language model write use cases.")
     ] = False,
-    server: Annotated[
-        str,
-        typer.Option(
-            "--server",
-            "-s",
-            help="With --write-use-cases: for the tools of this server.",
-            autocompletion=complete_servers,
-        ),
-    ] = "",
+    server: Annotated[str, server_option("With --write-use-cases: for the tools of this server.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show the categories with their tools, or the category of a tool. --set and --unset move tools."""

@@ -41,7 +41,7 @@ def ask_arguments(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
         err.print("It has no parameters.")
     for name in dict.fromkeys([*required, *properties]):
         if name not in arguments:
-            parameter = _Parameter(name=name, root=schema, is_required=name in required)
+            parameter = _ParameterQuestion(name=name, root=schema, is_required=name in required)
             if (value := parameter.ask()) is not _NONE:
                 arguments[name] = value
     return arguments
@@ -57,7 +57,7 @@ def confirm_call(tool: Tool, arguments: Mapping[str, Any], *, asks: bool) -> boo
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Parameter:
+class _ParameterQuestion:
     """One parameter of a tool, and how its user gives it."""
 
     name: str

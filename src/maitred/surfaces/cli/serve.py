@@ -22,8 +22,8 @@ from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.profiles import narrow_to_profile
-from maitred.surfaces.cli.completion import complete_profiles
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
+from maitred.surfaces.cli.options import profile_option
 from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
 from maitred.surfaces.daemon.sockets import address_of
@@ -68,15 +68,7 @@ def serve(
     no_daemon: Annotated[
         bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
     ] = False,
-    profile: Annotated[
-        str,
-        typer.Option(
-            "--profile",
-            "-p",
-            help="Only tools of this profile of the configuration (stdio).",
-            autocompletion=complete_profiles,
-        ),
-    ] = "",
+    profile: Annotated[str, profile_option("Only tools of this profile of the configuration (stdio).")] = "",
 ) -> None:
     """Serve all configured servers to MCP clients as one."""
     if transport == "daemon":

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from maitred.admission.credential_detection import mask_url
 from maitred.config.clients.discovery import is_sse_address
-from maitred.config.clients.pasted import read_pasted
+from maitred.config.clients.json_entry import read_json_entry
 from maitred.config.declined_servers import accept, decline
 from maitred.config.edit import add_server, remove_server
 from maitred.disclosure.answers import NO_SERVERS
@@ -106,7 +106,7 @@ def add_json(
 ) -> None:
     """Add a server from JSON as pages print it for clients, and try it. Refuses keys that are unknown."""
     may_configure(config)
-    entry, notes = read_pasted(name, sys.stdin.read() if text == "-" else text)
+    entry, notes = read_json_entry(name, sys.stdin.read() if text == "-" else text)
     for note in notes:
         err.note(Text(f"note: {visible(note)}"))
     is_on = entry.get("enabled", True)
@@ -188,7 +188,8 @@ def _show(servers: Sequence["ServerStatus"]) -> None:
     ]
     headings = ("server", "tools", "tokens", "protocol", "reach", "remark")
     below = ("reach", "remark")
-    print_table(make_table("", headings, rows, numbers=("tools", "tokens"), below=below))
+    numbers = ("tools", "tokens")
+    print_table(make_table("", headings, rows, numbers=numbers, below=below, whole=("reach",)))
 
 
 def _reach(server: "ServerStatus") -> str:

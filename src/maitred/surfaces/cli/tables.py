@@ -28,6 +28,7 @@ class PlainTable:
         rows: Each with one text for each column.
         numbers: The headings of the columns that are aligned right.
         below: The headings of the columns that are below their row at any width, without a heading.
+        whole: Those of the columns below that no line break is put into, as they may be copied.
     """
 
     title: str
@@ -35,6 +36,7 @@ class PlainTable:
     rows: Sequence[Sequence[str]]
     numbers: Collection[str] = ()
     below: Collection[str] = ()
+    whole: Collection[str] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines, none wider than the console."""
@@ -63,6 +65,9 @@ class _Layout:
             for at, cell in enumerate(row):
                 if at not in self._beside and cell:
                     heading = self._table.headings[at]
+                    if heading in self._table.whole:
+                        yield Text(" " * _INDENT + cell)
+                        continue
                     lead = "" if heading in self._table.below else f"{heading}: "
                     for line in wrap(f"{lead}{cell}", self._width - _INDENT, hang=2):
                         yield Text(" " * _INDENT + line)

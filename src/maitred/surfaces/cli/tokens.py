@@ -11,7 +11,6 @@ from rich.text import Text
 
 from maitred.errors import ConfigError
 from maitred.model.access import Role, Scope
-from maitred.surfaces.cli.completion import complete_categories, complete_profiles, complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -22,6 +21,7 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
+from maitred.surfaces.cli.options import category_option, profile_option, server_option
 from maitred.wiring import open_tokens
 from maitred.wording import quote_input
 
@@ -46,33 +46,14 @@ def create(
     name: Annotated[str, typer.Argument(help="Who gets it; the audit trail has what they do under it.")],
     role: Annotated[Role, typer.Option(help="What its bearer may do.")],
     config: ConfigOption = None,
-    server: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--server",
-            "-s",
-            help="Only this server and its tools; repeatable.",
-            autocompletion=complete_servers,
-        ),
-    ] = None,
+    server: Annotated[list[str] | None, server_option("Only this server and its tools; repeatable.")] = None,
     category: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only tools of this category and below; repeatable.", autocompletion=complete_categories
-        ),
+        list[str] | None, category_option("Only tools of this category and below; repeatable.")
     ] = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Only tools known to change nothing.")
     ] = False,
-    profile: Annotated[
-        str,
-        typer.Option(
-            "--profile",
-            "-p",
-            help="Only tools of this profile of the configuration.",
-            autocompletion=complete_profiles,
-        ),
-    ] = "",
+    profile: Annotated[str, profile_option("Only tools of this profile of the configuration.")] = "",
     expires: Annotated[str, typer.Option(metavar="TIME", help="After how long it ends: 30d, 12h, 90m.")] = "",
     as_json: JsonOption = False,
 ) -> None:

@@ -13,7 +13,7 @@ from maitred.errors import ConfigError
 from maitred.model.access import Viewer
 from maitred.model.details import DETAILS, Detail
 from maitred.model.tools import Tool, ToolCall
-from maitred.surfaces.cli.completion import complete_categories, complete_servers, complete_tools
+from maitred.surfaces.cli.completion import complete_tools
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -32,11 +32,15 @@ from maitred.surfaces.cli.filters import (
     UsedWithinOption,
     use_of,
 )
+from maitred.surfaces.cli.options import category_option, server_option
 from maitred.surfaces.cli.questions import ask_arguments, confirm_call
 from maitred.wording import one_of, quote_input
 
 DetailOption = Annotated[
     str, typer.Option("--detail", "-d", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
+]
+InteractiveOption = Annotated[
+    bool, typer.Option("--interactive", "-i", help="Ask for each argument that is not given.")
 ]
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="With --interactive: call it without a last question.")
@@ -54,16 +58,8 @@ def register(app: typer.Typer) -> None:
 def search(
     phrases: Annotated[list[str], typer.Argument(help="What the tool should do; one capability each.")],
     config: ConfigOption = None,
-    server: Annotated[
-        str,
-        typer.Option("--server", "-s", help="Only tools of this server.", autocompletion=complete_servers),
-    ] = "",
-    category: Annotated[
-        str,
-        typer.Option(
-            help="Only tools of this category, and of those below it.", autocompletion=complete_categories
-        ),
-    ] = "",
+    server: Annotated[str, server_option("Only tools of this server.")] = "",
+    category: Annotated[str, category_option("Only tools of this category, and of those below it.")] = "",
     tag: TagOption = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
     max_latency_ms: MaxLatencyOption = None,
@@ -172,9 +168,7 @@ def call(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Refuse a tool that may change things.")
     ] = False,
-    interactive: Annotated[
-        bool, typer.Option("--interactive", "-i", help="Ask for each argument that is not given.")
-    ] = False,
+    interactive: InteractiveOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -182,7 +176,6 @@ def call(
     if interactive and args == "-":
         raise ConfigError("--interactive", ["reads standard input itself; give --args as text"])
     settings, viewer = prepare(config)
-
     asked = (
         _asked(settings, viewer, name, _parse_object(args), values or (), yes=yes) if interactive else None
     )

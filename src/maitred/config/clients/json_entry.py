@@ -1,7 +1,7 @@
 """One server as a page prints it for a client's file: pasted JSON becomes an entry of ours.
 
-Unlike an import it refuses what it does not know, since whoever pastes it is there to correct it. References
-such as `${KEY}` stay as they are, and mean a variable here, too.
+Unlike an import it refuses what it does not know, since the user is there to correct it. References such as
+`${KEY}` stay as they are, and mean a variable here, too.
 """
 
 import re
@@ -32,7 +32,7 @@ _TIMEOUT: Final = (
 )
 
 
-def read_pasted(name: str, text: str) -> tuple[dict[str, Any], list[str]]:
+def read_json_entry(name: str, text: str) -> tuple[dict[str, Any], list[str]]:
     """An entry of ours for the server in a text, and what was changed in it.
 
     Raises:
