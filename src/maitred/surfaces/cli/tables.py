@@ -1,7 +1,7 @@
 """Tables that hold at the width of the terminal, without cutting a name.
 
-What does not fit beside the other columns wraps between words. Where even that does not fit, the widest
-columns go below their row, as `heading: value`. Only a word that is longer than a whole line is broken.
+What does not fit beside the other columns wraps between words. Where even that does not fit, empty columns are
+left out, and the widest go below their row, as `heading: value`. Only a word longer than a line is broken.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -62,15 +62,23 @@ class _Layout:
         yield from self._line([*self._table.headings], style="bold")
         for row in self._table.rows:
             yield from self._line(row)
-            for at, cell in enumerate(row):
-                if at not in self._beside and cell:
-                    heading = self._table.headings[at]
-                    if heading in self._table.whole:
-                        yield Text(" " * _INDENT + cell)
-                        continue
-                    lead = "" if heading in self._table.below else f"{heading}: "
-                    for line in wrap(f"{lead}{cell}", self._width - _INDENT, hang=2):
-                        yield Text(" " * _INDENT + line)
+            yield from self._below(row)
+
+    def _below(self, row: Sequence[str]) -> Iterator[Text]:
+        """The lines below a row: cells that had no room in one paragraph, the others in one each."""
+        moved, others = [], []
+        for at, heading in enumerate(self._table.headings):
+            if at in self._beside or not row[at]:
+                continue
+            if heading in self._table.whole:
+                yield Text(" " * _INDENT + row[at])
+            elif heading in self._table.below:
+                others.append(row[at])
+            else:
+                moved.append(f"{heading}: {row[at]}")
+        for paragraph in (*(["; ".join(moved)] if moved else ()), *others):
+            for line in wrap(paragraph, self._width - _INDENT, hang=2):
+                yield Text(" " * _INDENT + line)
 
     def _fitted(self) -> dict[int, int]:
         """The width of each column beside others; it moves columns below until the rest fits."""
@@ -86,7 +94,8 @@ class _Layout:
             if len(self._beside) == 1:
                 return dict.fromkeys(self._beside, self._width)
             movable = self._beside[1:]
-            self._beside.remove(max(movable, key=lambda at: (least[at], at)))
+            empty = [at for at in movable if not any(self._columns[at][1:])]
+            self._beside.remove(max(empty or movable, key=lambda at: (least[at], at)))
 
     def _longest(self, at: int) -> int:
         return max((cell_len(word) for cell in self._columns[at] for word in cell.split()), default=0)
