@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from maitred.config.clients.discovery import HARMLESS, is_maitred, is_sse_address
 from maitred.config.clients.files import UnusableError, as_object, parse_content
-from maitred.config.clients.table import CLIENTS
+from maitred.config.clients.table import known_clients
 from maitred.config.load import entry_faults, server_kinds
 from maitred.errors import ConfigError
 from maitred.model.transports import default_kind, named_kind
 from maitred.wording import quote_input
 
-_WRAPPERS: Final = tuple(dict.fromkeys(client.key for client in CLIENTS))
 _OUR_NAMES: Final = {
     "httpUrl": "url",
     "serverUrl": "url",
@@ -56,7 +55,7 @@ def read_json_entry(name: str, text: str) -> tuple[dict[str, Any], list[str]]:
 def _server_in(name: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The server itself, out of the file of a client, out of a mapping of names, or as it is."""
     servers: Mapping[str, Any] = data
-    for key in _WRAPPERS:
+    for key in dict.fromkeys(client.key for client in known_clients()):
         inner: Any = data
         for part in key.split("."):
             inner = inner.get(part) if isinstance(inner, dict) else None

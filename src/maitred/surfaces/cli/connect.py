@@ -45,6 +45,7 @@ from maitred.surfaces.cli.console import (
     settings_of,
     visible,
 )
+from maitred.surfaces.cli.options import profile_option
 from maitred.surfaces.cli.session import command_line
 from maitred.wording import count_of
 
@@ -87,7 +88,7 @@ def connect(
         typer.Option("--move", help="Move the servers of the client into the configuration of this gateway."),
     ] = False,
     profile: Annotated[
-        str, typer.Option(help="Give the clients the tools of this profile of the configuration alone.")
+        str, profile_option("Give the clients the tools of this profile of the configuration alone.")
     ] = "",
     project: ProjectOption = False,
     file: FileOption = None,

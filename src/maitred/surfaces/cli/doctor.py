@@ -16,6 +16,7 @@ from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.advice import advice
 from maitred.surfaces.cli.client_view import show_client
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -39,6 +40,9 @@ _NO_WAY: Final = "it can find no page: no server has `transport: browser`, and n
 _NO_WAY_ADVICE: Final = "add such a server, as `chrome: {transport: browser}`, or `dial_in: 0` to its `pages`"
 
 
+ClientOption = Annotated[
+    str, typer.Option(help="Say what this client sees and gets; ask only servers that are not known yet.")
+]
 RequireOption = Annotated[
     list[str] | None,
     tools_option("Tools that must be callable, else exit with 1; repeatable.", metavar="TOOL,TOOL"),
@@ -51,11 +55,11 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
+    servers: Annotated[
+        list[str] | None, typer.Argument(help="Only these servers.", autocompletion=complete_servers)
+    ] = None,
     config: ConfigOption = None,
-    client: Annotated[
-        str, typer.Option(help="Say what this client sees and gets; ask only servers that are not known yet.")
-    ] = "",
+    client: ClientOption = "",
     require: RequireOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -66,7 +70,6 @@ def doctor(
         return
     found = run(lambda: _examine(settings, servers or [], names_in(require or ()), viewer))
     findings, catalog, cage = found.servers, found.catalog, found.cage
-    fault = catalog["fault"]
     cages = run(lambda: look_at_cages(settings))
     browsers = run(lambda: look_at_browsers(settings))
     findings = [_with_browser(_with_way(finding, settings), browsers) for finding in findings]
@@ -86,13 +89,11 @@ def doctor(
     else:
         _show_gateway(settings, found)
         _show_cages(cages)
-        for browser in browsers:
-            of = f" of {browser.server}" if browser.server else ""
-            out.print(Text(f"browser{of}: {browser.text}"))
+        _show_browsers(browsers)
         _show(findings, found.elapsed_s)
         show_required(found.required)
     has_browser_fault = any(one.fault for one in browsers if one.server)
-    if fault or has_browser_fault or not all(one["ok"] for one in (*findings, *found.required)):
+    if catalog["fault"] or has_browser_fault or not all(one["ok"] for one in (*findings, *found.required)):
         raise typer.Exit(1)
 
 
@@ -191,6 +192,12 @@ def _show_cages(cages: Sequence[MachineAspect]) -> None:
     """Print the kinds of cages for registered servers, and whether they work here."""
     for one in cages:
         out.print(Text(f"{one.name}: {one.told}"))
+
+
+def _show_browsers(browsers: Sequence[BrowserReport]) -> None:
+    for browser in browsers:
+        of = f" of {browser.server}" if browser.server else ""
+        out.print(Text(f"browser{of}: {browser.text}"))
 
 
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:

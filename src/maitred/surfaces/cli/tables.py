@@ -1,7 +1,7 @@
 """Tables that hold at the width of the terminal, without cutting a name.
 
-What does not fit beside the other columns wraps between words. Where even that does not fit, empty columns are
-left out, and the widest go below their row, as `heading: value`. Only a word longer than a line is broken.
+What does not fit beside the other columns wraps between words. Where even that does not fit, empty columns
+are left out, and the widest go below their row, as `heading: value`. A word longer than a line is broken.
 """
 
 from collections.abc import Collection, Iterator, Sequence
