@@ -128,7 +128,7 @@ def main() -> None:
 
         completion_init()
     try:
-        code = app(standalone_mode=False, complete_var=COMPLETE_VARIABLE)
+        code = app(prog_name="maitred", standalone_mode=False, complete_var=COMPLETE_VARIABLE)
     except MaitredError as error:
         from maitred.surfaces.cli.console import fail  # noqa: PLC0415
 
