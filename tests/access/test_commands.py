@@ -13,7 +13,7 @@ from tests.surfaces.cli.rig import Run, runner, write
 from maitred.access.tokens import TokenRequest
 from maitred.config.load import load
 from maitred.model.access import LEAST, LOCAL_USER, ROLES, Role, Scope
-from maitred.surfaces.cli.app import COMMANDS
+from maitred.surfaces.cli.commands import COMMANDS
 from maitred.wiring import open_tokens
 
 
@@ -74,11 +74,15 @@ VIEWER_MAY: Mapping[str, str] = {
     "ui": "opens pages, on which the gateway shows what the token allows",
     "eval": "measures labelled queries in a gateway of its own",
     "demo": "makes a configuration of its own",
+    "config": "says which file is used, and reads it as any command does",
+    "completion": "prints what every installation has",
+    "help": "prints what every installation has",
 }
 """Commands that do not refuse whoever has the role `viewer`, and why."""
 EXAMPLES: Mapping[str, str] = {
     "serve": "serve --transport http",
     "add": "add x -- y",
+    "add-json": "add-json x {}",
     "allow": "allow list",
     "import": "import --yes",
     "chain": "chain run x.py",
@@ -91,7 +95,7 @@ EXAMPLES: Mapping[str, str] = {
     "secret": "secret list",
 }
 """How commands are tried that one name is not enough for."""
-WITHOUT_A_NAME = ("chains", "mediate", "approvals", "stats", "tiers", "budget", "audit", "doctor")
+WITHOUT_A_NAME = ("chains", "edit", "mediate", "approvals", "stats", "tiers", "budget", "audit", "doctor")
 MANIFEST = "name: x\ndescription: Echoes.\nversion: 1.0.0\nserver: {command: echo}\n"
 
 

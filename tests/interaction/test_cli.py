@@ -53,7 +53,7 @@ def test_a_program_is_added_with_its_arguments_and_variables(tmp_path: Path) -> 
     path = tmp_path / "new" / "maitred.yaml"
     options = ["--env", "A=1", "--env", "B=x=y", "--cwd", "/srv"]
 
-    said = fine(cli(path, "add", "clock", *options, "--", "clock-server", "--zone", "UTC"))
+    said = fine(cli(path, "add", "clock", "--no-try", *options, "--", "clock-server", "--zone", "UTC"))
 
     spec = load(path).servers["clock"]
     assert (spec.transport, spec.command, spec.args) == ("stdio", "clock-server", ("--zone", "UTC"))
@@ -67,7 +67,7 @@ def test_an_address_is_added_with_its_headers(own: Path) -> None:
     """A reference stays one in the file, so that the secret does not stand there. Source: docs/cli.md."""
     headers = ["--header", "Authorization=Bearer ${NOTES_KEY}", "--header", "X-Team=a"]
 
-    fine(cli(own, "add", "notes", "--url", "https://notes.example/sse", "--transport", "sse", *headers))
+    fine(cli(own, "add", "notes", "--no-try", "--url", "https://notes.example/sse", *headers))
 
     spec = load(own).servers["notes"]
     assert (spec.transport, spec.url) == ("sse", "https://notes.example/sse")
@@ -85,7 +85,7 @@ def test_a_server_is_overwritten_only_on_demand(own: Path) -> None:
     assert "--replace" in said
     assert own.read_bytes() == before
 
-    fine(cli(own, "add", "counter", "--replace", "--", "other"))
+    fine(cli(own, "add", "counter", "--replace", "--no-try", "--", "other"))
     assert load(own).servers["counter"].command == "other"
 
 
@@ -110,7 +110,7 @@ def test_a_server_that_could_not_be_used_is_not_added(own: Path, arguments: list
 @requirement("names:markup")
 def test_a_name_with_brackets_is_a_name(own: Path) -> None:
     """Brackets in names and paths are no markup of the terminal. Source: maitred."""
-    assert "'[/b]'" in fine(cli(own, "add", "[/b]", "--", "program"))
+    assert "'[/b]'" in fine(cli(own, "add", "[/b]", "--no-try", "--", "program"))
     assert "'[/b]'" in fine(cli(own, "remove", "[/b]"))
 
 
@@ -288,7 +288,7 @@ def test_import_takes_only_the_servers_that_are_named(own: Path) -> None:
 @requirement("import:json")
 def test_import_tells_programs_what_there_is(home: Path, own: Path) -> None:
     """JSON alone only looks. Source: docs/import.md."""
-    fine(cli(own, "add", "notes", "--url", "https://notes.example/mcp"))
+    fine(cli(own, "add", "notes", "--no-try", "--url", "https://notes.example/mcp"))
 
     found = read_json(cli(own, "import", "--json"))
 

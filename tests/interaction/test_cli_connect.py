@@ -167,6 +167,6 @@ def test_an_import_is_taken_back_and_later_changes_stay(own: Path, home: Path) -
     assert "there is no import to undo" in refused(cli(own, "import", "--undo"))
 
     fine(cli(own, "import", "files", "clock"))
-    fine(cli(own, "add", "later", "--", "later-server"))
+    fine(cli(own, "add", "later", "--no-try", "--", "later-server"))
     fine(cli(own, "import", "--undo"))
     assert set(load(own).servers) == {"counter", "later"}

@@ -84,7 +84,7 @@ def folder(tmp_path: Path) -> Path:
         (("list", "--json"), '"name": "grün"'),
         (("search", "tool echo"), "echo(text: str)"),
         (("call", "grün.echo", "text=süß"), "süß"),
-        (("add", "blau", "--", "prög"), "größe/m.yaml"),
+        (("add", "blau", "--no-try", "--", "prög"), "größe/m.yaml"),
         (("remove", "grn"), "did you mean 'grün'?"),
         (("status",), "größe/m.yaml"),
     ],

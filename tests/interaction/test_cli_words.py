@@ -61,7 +61,7 @@ def test_only_a_name_that_is_near_is_suggested(own: Path, command: tuple[str, ..
         ("serch", "did you mean 'search'?"),
         ("lst", "did you mean 'list'?"),
         ("xyzzy", "`maitred --help` lists all"),
-        ("helpme", "`maitred --help` lists all"),
+        ("helpme", "did you mean 'help'?"),
     ],
 )
 def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(typed: str, says: str) -> None:

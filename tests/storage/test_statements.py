@@ -80,6 +80,7 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
     "generation": (store.GENERATION, lambda _: sa.select(t.state.c.generation)),
     "state": (store.STATE, lambda _: sa.select(*columns(t.state, store.STATE_COLUMNS))),
     "servers": (store.SERVERS, lambda _: sa.select(*columns(t.servers, store.SERVER_COLUMNS))),
+    "tool names": (store.TOOL_NAMES, lambda _: sa.select(t.tools.c.name)),
     "tools": (store.TOOLS, lambda _: sa.select(*columns(t.tools, store.TOOL_COLUMNS))),
     "schemas": (store.SCHEMAS, lambda _: sa.select(*columns(t.schemas, store.SCHEMA_COLUMNS))),
     "offers": (store.OFFERS, lambda _: sa.select(*columns(t.offers, store.OFFER_COLUMNS))),

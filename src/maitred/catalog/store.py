@@ -68,6 +68,7 @@ GENERATION: Final = _select("state", ("generation",))
 STATE: Final = _select("state", STATE_COLUMNS)
 SERVERS: Final = _select("servers", SERVER_COLUMNS)
 TOOLS: Final = _select("tools", TOOL_COLUMNS)
+TOOL_NAMES: Final = _select("tools", ("name",))
 SCHEMAS: Final = _select("schemas", SCHEMA_COLUMNS)
 OFFERS: Final = _select("offers", OFFER_COLUMNS)
 STANDINGS: Final = _select("standings", STANDING_COLUMNS)
@@ -114,6 +115,10 @@ class CatalogStore:
         """Read everything in one transaction."""
         return await self._read(_load)
 
+    async def tool_names(self) -> Sequence[str]:
+        """The published names of all tools, sorted, without reading anything else."""
+        return sorted(await self._read(_tool_names))
+
     async def generation(self) -> int:
         """The present generation. If the database was exchanged, a number that never was a generation."""
         if await self._database.is_replaced():
@@ -145,6 +150,10 @@ class CatalogStore:
 
 def _generation(connection: DriverConnection) -> int:
     return int(connection.execute(GENERATION).fetchone()[0])
+
+
+def _tool_names(connection: DriverConnection) -> list[str]:
+    return [str(row[0]) for row in connection.execute(TOOL_NAMES)]
 
 
 def _load(connection: DriverConnection) -> Snapshot:

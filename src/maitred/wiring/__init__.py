@@ -21,12 +21,13 @@ from maitred.wiring.isolation import look_at_browsers, look_at_cages
 from maitred.wiring.logins import make_access, make_guarded
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.reload import follow_settings
-from maitred.wiring.storage import open_store
+from maitred.wiring.storage import known_tool_names, open_store
 
 __all__ = [
     "audit_key",
     "bundled_embedder",
     "follow_settings",
+    "known_tool_names",
     "look_at_browsers",
     "look_at_cages",
     "make_access",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+import anyio
 import structlog
 
 from maitred.config.interpolate import UnresolvedReferenceError
@@ -14,12 +15,12 @@ from maitred.config.load import catalog_path
 from maitred.config.redaction import SECRETS
 from maitred.config.sections import database_url_fault
 from maitred.config.settings import Settings
-from maitred.errors import ConfigError, VaultError
+from maitred.errors import ConfigError, StoreError, VaultError
 from maitred.extras import install_command
 from maitred.wiring.references import operator_resolver
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from maitred.backends.oauth.vault import Vault
     from maitred.catalog.store import CatalogStore
@@ -85,6 +86,21 @@ def open_store(settings: Settings, *, allows_memory: bool = False) -> "CatalogSt
     from maitred.catalog.store import CatalogStore
 
     return CatalogStore(database_of(settings), allows_memory=allows_memory)
+
+
+def known_tool_names(settings: Settings) -> "Sequence[str]":
+    """The names of the tools in the catalog, quickly and without any server; none if there is no catalog."""
+    if not settings.catalog.url and not catalog_path(settings).exists():
+        return ()
+
+    async def read() -> "Sequence[str]":
+        async with open_store(settings) as store:
+            return await store.tool_names()
+
+    try:
+        return anyio.run(read)
+    except StoreError:
+        return ()
 
 
 def vault_of(settings: Settings) -> "Vault":

@@ -43,7 +43,7 @@ def runner(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MAITRED_CONFIG", str(folder / "maitred.yaml"))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(logs, "set_up_logging", lambda *, verbose: None)  # it outlives the test's streams
+    monkeypatch.setattr(logs, "set_up_logging", lambda **_: None)  # it outlives the test's streams
 
     def run(*words: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["maitred", *words])

@@ -30,7 +30,7 @@ from maitred.config.settings import Http
 from maitred.errors import ConfigError
 from maitred.model.transports import default_kind, named_kind
 
-_HARMLESS = re.compile(  # keys about the client's window and its own permissions
+HARMLESS = re.compile(  # keys about the client's window and its own permissions
     "alwaysAllow|alwaysLoad|autoApprove|bundled|default_tools_approval_mode|disableToolCache|display_name|env_keys|deferTools|description|dev|gallery|name|remote|required|settings"
     "|source|supports_parallel_tool_calls|trust|version"
 )
@@ -260,7 +260,7 @@ class _Conversion:
         if any(switches) or self._name in as_list(self._group.disabled):
             entry["enabled"] = False
             self._note(f"switched off in {self._client.id}, and so here")
-        unused = [f"`{key}`" for key in raw if _says_something(raw[key]) and not _HARMLESS.fullmatch(key)]
+        unused = [f"`{key}`" for key in raw if _says_something(raw[key]) and not HARMLESS.fullmatch(key)]
         if unused:
             self._note(f"not taken over: {', '.join(unused)}")
         text = json.dumps([self._name, entry], ensure_ascii=False)
@@ -329,7 +329,7 @@ class _Conversion:
         if not http and not kind and self._client.id == "gemini":
             self._note("gemini also tries the older SSE; if the server has only that, set `transport: sse`")
         meant = named_kind(server_kinds(), kind)
-        if is_sse or re.search(r"/sse/?(\?|$)", entry["url"]):
+        if is_sse or is_sse_address(entry["url"]):
             entry["transport"] = "sse"
         elif kind and (meant is None or meant != default_kind(server_kinds(), "url", entry["url"])):
             entry["transport"] = meant.name if meant else kind
@@ -425,6 +425,11 @@ def _is_relative(text: str, folder: Path) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return "/" in text and not text.startswith(("/", "-", "~", "$")) and (folder / text).exists()
     return False
+
+
+def is_sse_address(url: str) -> bool:
+    """Return whether an address is that of a server with the older transport, by its path."""
+    return re.search(r"/sse/?(\?|$)", url) is not None
 
 
 def is_maitred(entry: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 It decides nothing; a command opens a gateway with `maitred.wiring` and prints with `console`. There is one
 module for each group of commands.
-To add a command, write a module with `register` and one entry in `app`.
+To add a command, write a module with `register` and one entry in `commands`.
 """
 
 from maitred.surfaces.cli.app import main

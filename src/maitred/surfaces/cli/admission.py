@@ -25,6 +25,7 @@ from maitred.surfaces.cli.case_view import (
     standing,
     summary,
 )
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -55,6 +56,8 @@ TAKEN_OVER = "A running gateway takes it over within two seconds."
 
 _STANDARD_INPUT = "-"
 _INPUT = "standard input"
+
+ServerArgument = Annotated[str, typer.Argument(help="Name of the server.", autocompletion=complete_servers)]
 
 
 def register(app: typer.Typer) -> None:
@@ -181,9 +184,9 @@ def _show_registered(file: str, registered: "RegistrationResult") -> None:
     out.print(Text(f"{case.server}: {told}; {state}"))
     _show_findings(file, registered.decision.findings)
     if case.awaits:
-        out.print(Text(f"Go on with `maitred approve {case.server} --seen {case.digest}`."))
+        out.note(Text(f"Go on with `maitred approve {case.server} --seen {case.digest}`."))
     elif case.state == "approved" and not case.withheld and registered.happened != "unchanged":
-        out.print(TAKEN_OVER)
+        out.note(TAKEN_OVER)
 
 
 def _is_auto(registered: "RegistrationResult") -> bool:
@@ -202,19 +205,23 @@ def _show_findings(file: str, findings: "Sequence[Finding]", *, on_error: bool =
 
 
 def unregister(
-    server: Annotated[str, typer.Argument(help="Name of the server.")],
+    server: ServerArgument,
     config: ConfigOption = None,
     why: WhyOption = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Withdraw a server that a manifest registered. A running gateway stops it."""
     settings, viewer = prepare(config)
 
-    async def go() -> None:
+    async def go() -> "Case":
         async with admitting(settings) as gateway:
-            await gateway.decide(server, "withdraw", viewer=viewer, why=why)
+            return await gateway.decide(server, "withdraw", viewer=viewer, why=why)
 
-    run(go)
-    out.print(Text(f"Withdrew {server!r}. {TAKEN_OVER}"))
+    case = run(go)
+    if as_json:
+        _print_case(case)
+        return
+    out.note(Text(f"Withdrew {server!r}. {TAKEN_OVER}"))
 
 
 def schema(
@@ -231,7 +238,6 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
     from maitred.gateway.admission import Verdict
     from maitred.gateway.cases import Case
 
-ServerArgument = Annotated[str, typer.Argument(help="Name of the server.")]
 OriginOption = Annotated[
     str,
     typer.Option(metavar="ORIGIN", help="Approve only the tools that web pages of this origin have now."),
@@ -244,7 +250,9 @@ _DONE = {"approve": "Approved", "reject": "Rejected", "suspend": "Suspended", "r
 
 def approvals(
     config: ConfigOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Show servers that need no decision, too.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Show servers that need no decision, too.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what waits for your decision: servers, changes in what they publish, and calls."""
@@ -266,7 +274,7 @@ def approvals(
     counts = [count_of(waiting, "server")] if waiting else []
     counts += [count_of(len(calls), "call")] if calls else []
     verb = "waits" if waiting + len(calls) == 1 else "wait"
-    out.print(f"{' and '.join(counts)} {verb} for a decision." if counts else "Nothing waits for you.")
+    out.note(f"{' and '.join(counts)} {verb} for a decision." if counts else "Nothing waits for you.")
 
 
 async def _undecided(settings: Settings, viewer: Viewer) -> "tuple[Sequence[Case], Sequence[HeldCall]]":
@@ -285,10 +293,13 @@ def approve(
     why: WhyOption = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve the present state, unasked.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Approve it although a person refused it.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Approve a server, or the changes in what it publishes. At a terminal, it shows them and asks."""
     settings, viewer = prepare(config)
-    asks = not (seen or yes)
+    asks = not (seen or yes or as_json)
+    if as_json and not (seen or yes):
+        raise ConfigError("approve", ["--json asks nothing; use --seen DIGEST, or --yes"])
     if asks and not sys.stdin.isatty():
         of = f" --origin {origin}" if origin else ""
         hint = (
@@ -296,19 +307,22 @@ def approve(
         )
         raise ConfigError("approve", [f"there is no terminal to ask at; use {hint}, or --yes"])
 
-    async def go() -> bool:
+    async def go() -> "Case | None":
         async with admitting(settings) as gateway:
             approved = await _approved(gateway, server, viewer, origin) if asks else _Approved(seen, again)
             if approved is None:
-                return False
+                return None
             digest, knows = approved
-            await gateway.decide(
+            return await gateway.decide(
                 server, "approve", viewer=viewer, why=why, seen=digest, origin=origin, again=knows or again
             )
-            return True
 
     what = f"the tools of {origin} at {server!r}" if origin else repr(server)
-    out.print(Text(f"Approved {what}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
+    case = run(go)
+    if as_json:
+        _print_case(case)
+        return
+    out.note(Text(f"Approved {what}. {TAKEN_OVER}" if case else "Nothing was decided."))
 
 
 class _Approved(NamedTuple):
@@ -328,30 +342,40 @@ async def _approved(gateway: "Gateway", server: str, viewer: Viewer, origin: str
         return _Approved(chosen.digest, case.refused is not None) if typer.confirm(asked) else None
     _print(summary(case))
     if not case.awaits and case.state == "approved" and case.refused is None:
-        out.print(Text(f"{server!r} is {standing(case)} as it is."))
+        out.note(Text(f"{server!r} is {standing(case)} as it is."))
         return None
     asked = "Approve it all the same?" if case.refused else "Approve it?"
     return _Approved(case.digest, case.refused is not None) if typer.confirm(asked) else None
 
 
 def reject(
-    server: ServerArgument, config: ConfigOption = None, seen: SeenOption = "", why: WhyOption = ""
+    server: ServerArgument,
+    config: ConfigOption = None,
+    seen: SeenOption = "",
+    why: WhyOption = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Reject a server, or the changes in what it publishes. Parts that were approved before stay in use."""
-    _decide(settings_of(config), server, "reject", why=why, seen=seen)
+    _decide(settings_of(config), server, "reject", why=why, seen=seen, as_json=as_json)
 
 
-def suspend(server: ServerArgument, config: ConfigOption = None, why: WhyOption = "") -> None:
+def suspend(
+    server: ServerArgument, config: ConfigOption = None, why: WhyOption = "", as_json: JsonOption = False
+) -> None:
     """Take a server out of use until it is resumed."""
-    _decide(settings_of(config), server, "suspend", why=why)
+    _decide(settings_of(config), server, "suspend", why=why, as_json=as_json)
 
 
-def resume(server: ServerArgument, config: ConfigOption = None, why: WhyOption = "") -> None:
+def resume(
+    server: ServerArgument, config: ConfigOption = None, why: WhyOption = "", as_json: JsonOption = False
+) -> None:
     """Take a suspended server into use again, as it was approved."""
-    _decide(settings_of(config), server, "resume", why=why)
+    _decide(settings_of(config), server, "resume", why=why, as_json=as_json)
 
 
-def _decide(settings: Settings, server: str, verdict: "Verdict", *, why: str, seen: str = "") -> None:
+def _decide(
+    settings: Settings, server: str, verdict: "Verdict", *, why: str, as_json: bool, seen: str = ""
+) -> None:
     viewer = acting(settings)
 
     async def go() -> "Case":
@@ -359,7 +383,10 @@ def _decide(settings: Settings, server: str, verdict: "Verdict", *, why: str, se
             return await gateway.decide(server, verdict, viewer=viewer, why=why, seen=seen)
 
     case = run(go)
-    out.print(Text(f"{_DONE[verdict]} {server!r}: {standing(case)}. {TAKEN_OVER}"))
+    if as_json:
+        _print_case(case)
+        return
+    out.note(Text(f"{_DONE[verdict]} {server!r}: {standing(case)}. {TAKEN_OVER}"))
 
 
 def explain(server: ServerArgument, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -372,11 +399,15 @@ def explain(server: ServerArgument, config: ConfigOption = None, as_json: JsonOp
 
     case = run(go)
     if as_json:
-        from maitred.surfaces.case_json import case_json  # noqa: PLC0415  # reads manifests with pydantic
-
-        print_json(case_json(case))
+        _print_case(case)
         return
     _print([*explanation(case), *next_steps(case)])
+
+
+def _print_case(case: "Case | None") -> None:
+    from maitred.surfaces.case_json import case_json  # noqa: PLC0415  # reads manifests with pydantic
+
+    print_json(case_json(case) if case else None)
 
 
 def _print(lines: Iterable[Text]) -> None:

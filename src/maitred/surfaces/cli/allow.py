@@ -63,7 +63,7 @@ def add(
     if as_json:
         print_json(pattern_json(made))
     else:
-        out.print(Text(f"Added {pattern} to {kind}. It counts for registrations from now on."))
+        out.note(Text(f"Added {pattern} to {kind}. It counts for registrations from now on."))
 
 
 @allow_app.command()
@@ -84,7 +84,7 @@ def remove(
     if as_json:
         print_json(pattern_json(gone))
     else:
-        out.print(Text(f"Removed {pattern} from {kind}. What was approved by it stays approved."))
+        out.note(Text(f"Removed {pattern} from {kind}. What was approved by it stays approved."))
 
 
 @allow_app.command("list")
@@ -114,7 +114,7 @@ def _print(found: dict[str, list[dict[str, str]]], headings: tuple[str, ...], *,
         return
     [entries] = found.values()
     if not entries:
-        out.print("There are none.")
+        out.note("There are none.")
         return
     print_table(make_table("", headings, [tuple(one[name] for name in headings) for one in entries]))
 

@@ -41,15 +41,17 @@ _ABOUT = "maitred audit"
 
 Action = Annotated[
     Literal["list", "verify", "export", "prune"],
-    typer.Argument(metavar="[list|verify|export|prune]", help="What to do."),
+    typer.Argument(metavar="list|verify|export|prune", help="What to do."),
 ]
-Target = Annotated[str, typer.Argument(metavar="[FILE]", help="export: the file to write; `-` prints.")]
+Target = Annotated[str, typer.Argument(metavar="FILE", help="export: the file to write; `-` prints.")]
 Since = Annotated[
     str, typer.Option("--since", help="list: from a time on (2026-03-01, 2026-03-01T09:00, 90m, 24h, 7d).")
 ]
 Principal = Annotated[str, typer.Option("--principal", help="list: only what this principal did.")]
 ToolName = Annotated[str, typer.Option("--tool", help="list: only this tool (by either name) or server.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="list: how many lines; the newest are shown.")]
+Limit = Annotated[
+    int, typer.Option("--limit", "-n", min=1, help="list: how many lines; the newest are shown.")
+]
 Head = Annotated[
     str, typer.Option("--head", metavar="NUMBER:DIGEST", help="verify: a head that you noted before.")
 ]
@@ -89,13 +91,16 @@ def audit(
         _verified(run(lambda: _verify(settings, viewer, _mark(head))), as_json=as_json)
     elif action == "export":
         viewer = acting(settings)
-        run(lambda: _export(settings, viewer, target))
+        run(lambda: _export(settings, viewer, target, as_json=as_json and target != "-"))
     else:
         viewer = acting(settings)
         gone = run(lambda: _prune(settings, viewer))
+        if as_json:
+            print_json({"dropped": gone})
+            return
         kept = settings.audit.keep_days
         older = f"older than {count_of(kept, 'day')}" if kept else "as `audit.keep_days` is 0"
-        out.print(Text(f"Dropped {count_of(gone, 'line')} {older}."))
+        out.note(Text(f"Dropped {count_of(gone, 'line')} {older}."))
 
 
 # --- list -------------------------------------------------------------------------------------------------
@@ -130,7 +135,7 @@ def _list(settings: Settings, wanted: Mapping[str, Any], limit: int, *, as_json:
         print_json(lines)
         return
     if not lines:
-        out.print("The trail has no such line." if any(wanted.values()) else "The trail is empty.")
+        out.note("The trail has no such line." if any(wanted.values()) else "The trail is empty.")
         return
     rows = [_row(line) for line in reversed(lines)]
     print_table(make_table("", ("line", "time", "who", "what", "of", "outcome", "request"), rows))
@@ -202,7 +207,7 @@ def _verified(found: "Verification", *, as_json: bool) -> None:
 # --- export, prune ----------------------------------------------------------------------------------------
 
 
-async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
+async def _export(settings: Settings, viewer: Viewer, target: str, *, as_json: bool) -> None:
     """Write all lines; the last one records the export itself."""
     async with open_auditing(settings) as auditing:
         lines = auditing.lines(viewer)
@@ -213,7 +218,10 @@ async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
             async with _private(Path(target)) as file:
                 count = await _written(lines, file)
         head = await auditing.head(viewer)
-    err.print(Text(f"Exported {count_of(count, 'line')}; head: {head.text}"))
+    if as_json:
+        print_json({"file": target, "lines": count, "head": head.text})
+        return
+    err.note(Text(f"Exported {count_of(count, 'line')}; head: {head.text}"))
 
 
 async def _written(lines: AsyncIterator[str], file: TextIO) -> int:

@@ -85,7 +85,7 @@ def chain(
 
 def chains(
     action: Annotated[
-        Literal["list", "add", "remove"], typer.Argument(metavar="[list|add|remove]", help="What to do.")
+        Literal["list", "add", "remove"], typer.Argument(metavar="list|add|remove", help="What to do.")
     ] = "list",
     name: Annotated[str, typer.Argument(help="Name of the chain, which its tool has too.")] = "",
     file: Annotated[
@@ -103,22 +103,28 @@ def chains(
         return
     may_configure(config)
     if action == "add":
-        _add(config_path(config), name, file, replace=replace)
+        _add(config_path(config), name, file, replace=replace, as_json=as_json)
     else:
         unsave_chain(config_path(config), name)
-        out.print(Text(f"Removed the saved chain {name!r}; its file stays."))
+        if as_json:
+            print_json({"name": name, "removed": True})
+            return
+        out.note(Text(f"Removed the saved chain {name!r}; its file stays."))
 
 
-def _add(path: Path, name: str, file: Path | None, *, replace: bool) -> None:
+def _add(path: Path, name: str, file: Path | None, *, replace: bool, as_json: bool) -> None:
     from maitred.chains.saved_chain import parse_saved  # noqa: PLC0415  # slow, and only needed here
 
     if not name or file is None:
         raise ConfigError("maitred chains add", ["needs a NAME and a FILE"])
     made = parse_saved(name, _text(file))
     kept = save_chain(path, name, file, made.hash, replace=replace)
+    if as_json:
+        print_json({"name": name, "tool": f"{SAVED}__{name}", "file": kept, "hash": made.hash})
+        return
     reads = ", only reads" if made.read_only else ""
     said = f"Saved {kept} as the tool {SAVED}__{name}{reads}; hash {made.hash[:_SHOWN]}."
-    out.print(Text(f"{said} After a change of its file, save it again."))
+    out.note(Text(f"{said} After a change of its file, save it again."))
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
@@ -138,7 +144,7 @@ def _list(settings: Settings, *, as_json: bool) -> None:
         print_json(rows)
         return
     if not rows:
-        out.print("No chain is saved.")
+        out.note("No chain is saved.")
         return
     lines = [(row["name"], row["file"], row["hash"][:_SHOWN], row["withheld"]) for row in rows]
     print_table(make_table("", ("chain", "file", "hash", "remark"), lines))

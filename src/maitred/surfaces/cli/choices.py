@@ -30,6 +30,7 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
+from maitred.surfaces.cli.options import tools_option
 from maitred.wiring import open_auditing
 from maitred.wording import quote_input
 
@@ -49,18 +50,10 @@ def register(app: typer.Typer) -> None:
 
 def tools(
     config: ConfigOption = None,
-    off: Annotated[
-        list[str] | None, typer.Option(metavar="TOOL", help="Switch this tool off for all; repeatable.")
-    ] = None,
-    on: Annotated[
-        list[str] | None, typer.Option(metavar="TOOL", help="Undo --off for this tool; repeatable.")
-    ] = None,
-    pin: Annotated[
-        list[str] | None, typer.Option(metavar="TOOL", help="Put it at the top of the hot list; repeatable.")
-    ] = None,
-    unpin: Annotated[
-        list[str] | None, typer.Option(metavar="TOOL", help="Undo --pin for this tool; repeatable.")
-    ] = None,
+    off: Annotated[list[str] | None, tools_option("Switch this tool off for all; repeatable.")] = None,
+    on: Annotated[list[str] | None, tools_option("Undo --off for this tool; repeatable.")] = None,
+    pin: Annotated[list[str] | None, tools_option("Put it at the top of the hot list; repeatable.")] = None,
+    unpin: Annotated[list[str] | None, tools_option("Undo --pin for this tool; repeatable.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the tools that you switched off, pinned or moved. --off, --on, --pin and --unpin change that."""
@@ -72,7 +65,13 @@ def tools(
     ]
     if wanted:
         acting(settings, "configure")
-        _change(settings, config_path(config), viewer, wanted)
+        changed = _change(settings, config_path(config), viewer, wanted)
+        if as_json:
+            print_json(changed)
+            return
+        for one in changed:
+            said = _CHANGES[one["changed"]][1]
+            out.note(Text(said.format(name=one["name"], path=config_path(config))))
         return
     found = run(lambda: _decided(settings, viewer))
     if as_json:
@@ -83,7 +82,7 @@ def tools(
 
 def _show(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
-        out.print("No tool is switched off, pinned or moved; see `maitred tools --help`.")
+        out.note("No tool is switched off, pinned or moved; see `maitred tools --help`.")
         return
     rows = [
         (
@@ -115,8 +114,10 @@ async def _decided(settings: Settings, viewer: Viewer) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: str(one["name"]))
 
 
-def _change(settings: Settings, path: Path, viewer: Viewer, wanted: Sequence[tuple[str, str]]) -> None:
-    """Write the choices into the configuration file, after a check that all tools exist."""
+def _change(
+    settings: Settings, path: Path, viewer: Viewer, wanted: Sequence[tuple[str, str]]
+) -> list[dict[str, str]]:
+    """Write the choices into the configuration file, if all tools exist; return what changed."""
     found = run(lambda: find_tools(settings, [name for _, name in wanted], viewer))
     changes: dict[ToolKey, ToolChange] = {}
     for (what, name), tool in zip(wanted, found, strict=True):
@@ -127,8 +128,7 @@ def _change(settings: Settings, path: Path, viewer: Viewer, wanted: Sequence[tup
     for key, change in changes.items():
         change_choices(path, key, change.values)
     run(lambda: _record(settings, viewer, changes))
-    for (what, _), tool in zip(wanted, found, strict=True):
-        out.print(Text(_CHANGES[what][1].format(name=tool.name, path=path)))
+    return [{"name": tool.name, "changed": what} for (what, _), tool in zip(wanted, found, strict=True)]
 
 
 async def _record(settings: Settings, viewer: Viewer, changes: Mapping[ToolKey, ToolChange]) -> None:

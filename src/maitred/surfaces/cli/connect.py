@@ -45,11 +45,12 @@ from maitred.surfaces.cli.console import (
     settings_of,
     visible,
 )
+from maitred.surfaces.cli.options import profile_option
 from maitred.surfaces.cli.session import command_line
 from maitred.wording import count_of
 
 ClientArguments = Annotated[
-    list[str] | None, typer.Argument(help=f"One of {', '.join(CLIENT_IDS)}.", metavar="[CLIENT]...")
+    list[str] | None, typer.Argument(help=f"One of {', '.join(CLIENT_IDS)}.", metavar="CLIENT")
 ]
 FileOption = Annotated[Path | None, typer.Option(help="Another file of the one client that is named.")]
 ProjectOption = Annotated[
@@ -87,7 +88,7 @@ def connect(
         typer.Option("--move", help="Move the servers of the client into the configuration of this gateway."),
     ] = False,
     profile: Annotated[
-        str, typer.Option(help="Give the clients the tools of this profile of the configuration alone.")
+        str, profile_option("Give the clients the tools of this profile of the configuration alone.")
     ] = "",
     project: ProjectOption = False,
     file: FileOption = None,
@@ -107,7 +108,7 @@ def connect(
         plans.append(_connect_plan(state, words, source, others, move=move))
     _show(plans, words, as_json=as_json, move=move)
     if not source.exists() and not as_json:
-        out.print(Text(f"{source} is not there yet: `maitred import`, `maitred add` or `--move` makes it."))
+        out.note(Text(f"{source} is not there yet: `maitred import`, `maitred add` or `--move` makes it."))
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
     failed = [plan for plan in chosen if not _connect_one(plan, source, as_json=as_json)]
     if failed or any(plan.fault for plan in plans if clients):
@@ -188,7 +189,7 @@ def _show(plans: Sequence[_Plan], words: Sequence[str], *, as_json: bool, move: 
         print_json({"clients": [_as_json(plan, move=move) for plan in plans]})
         return
     if not plans:
-        out.print("No clients found. Name one to make its file, such as `maitred connect cursor`.")
+        out.note("No clients found. Name one to make its file, such as `maitred connect cursor`.")
     for plan in plans:
         title = Text.assemble((plan.state.client.title, "bold"), f"  {plan.state.client.id}")
         out.print(title)
@@ -285,12 +286,10 @@ def _connect_one(plan: _Plan, source: Path, *, as_json: bool) -> bool:
         remember(lambda: forget_declined(source, new))
     if not as_json:
         moved = f" It moved {', '.join(visible(one.name) for one in new)} into {source}." if new else ""
-        out.print(Text(f"Connected {plan.state.client.title}.{moved}"))
-        out.print(Text(f"    {plan.state.client.then}"))
+        out.note(Text(f"Connected {plan.state.client.title}.{moved}"))
+        out.note(Text(f"    {plan.state.client.then}"))
         if copy:
-            out.print(
-                Text(f"    `maitred disconnect {plan.state.client.id}` undoes it; a copy is in {copy}.")
-            )
+            out.note(Text(f"    `maitred disconnect {plan.state.client.id}` undoes it; a copy is in {copy}."))
     return True
 
 
@@ -304,7 +303,7 @@ def _disconnect_one(plan: _Plan, *, as_json: bool) -> bool:
         fail(error)
         return False
     if not as_json:
-        out.print(Text(f"Disconnected {plan.state.client.title}: {change.way}."))
+        out.note(Text(f"Disconnected {plan.state.client.title}: {change.way}."))
         if kept := [name for name in change.added if name != NAME]:
-            out.print(Text(f"    It has {', '.join(map(visible, kept))} again; maitred keeps them, too."))
+            out.note(Text(f"    It has {', '.join(map(visible, kept))} again; maitred keeps them, too."))
     return True

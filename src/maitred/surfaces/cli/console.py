@@ -3,8 +3,7 @@ r"""What the commands share: options, output, and how errors end a command.
 `PlainConsole` shows control and invisible characters as escapes such as `\x1b`, and brackets are not markup.
 So a text from a server can neither control a terminal nor deceive its reader.
 `print_answer` prints a tool's answer; a file or a pipe gets it unchanged. JSON has such characters as JSON
-escapes, and so the same value. Tables are plain columns; in files and pipes they are wide enough for whole
-names.
+escapes, and so the same value. Colors follow the terminal, NO_COLOR and CLICOLOR_FORCE.
 """
 
 import gc
@@ -12,18 +11,19 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import anyio
 import typer
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.segment import Segment
-from rich.table import Table
+from rich.status import Status
 from rich.text import Text
 
 from maitred.backends.listing import deceives
@@ -33,6 +33,8 @@ from maitred.config.paths import default_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
+from maitred.surfaces.cli.tables import PlainTable, wrap
+from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wiring import make_grants, open_gateway, single_error
 from maitred.wording import did_you_mean, quote_input
 
@@ -41,19 +43,84 @@ _BYTES: Final = bytes(range(0x80, 0x100)).decode("ascii", "surrogateescape")
 """The characters by which Python represents bytes of a file name that are not valid text."""
 
 
+_HANG: Final = 2
+_LEAST_ROOM: Final = 20
+
+
+def _color_system() -> Literal["auto", "standard"] | None:
+    """Colors as bixense.com/clicolors and no-color.org say; `auto` asks the terminal."""
+    if os.environ.get("NO_COLOR"):
+        return None
+    if os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+        return "standard"
+    return None if os.environ.get("CLICOLOR") == "0" else "auto"
+
+
 class PlainConsole(Console):
     """A console that treats printed text neither as markup nor as terminal control."""
 
     def __init__(self, *, stderr: bool = False, soft_wrap: bool = True, width: int | None = None) -> None:
         super().__init__(
-            stderr=stderr, soft_wrap=soft_wrap, width=width, highlight=False, markup=False, emoji=False
+            stderr=stderr,
+            soft_wrap=soft_wrap,
+            width=width,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            color_system=_color_system(),
         )
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; a terminal gets long lines broken between words. No word is broken, as it may be copied."""
+        if self.is_terminal and not options:
+            objects = tuple(self._wrapped(one) if isinstance(one, str | Text) else one for one in objects)
+        super().print(*objects, **options)
+
+    def _wrapped(self, text: str | Text) -> Text:
+        """A text whose long lines go on below, two columns to the right of where they begin."""
+        lines = []
+        for line in (Text(text) if isinstance(text, str) else text).split("\n", allow_blank=True):
+            indent = len(line.plain) - len(line.plain.lstrip(" "))
+            room = self.width - indent - _HANG
+            if line.cell_len <= self.width or room < _LEAST_ROOM:
+                lines.append(line)
+                continue
+            body = line[indent:]
+            first, *more = body.divide(_breaks(body.plain, room))
+            lines.append(Text(" " * indent) + first)
+            lines += [Text(" " * (indent + _HANG)) + one for one in more]
+        for line in lines:
+            line.rstrip()
+        return Text("\n").join(lines)
+
+    def status(self, *args: Any, **options: Any) -> Status:
+        """A line that moves while something is waited for; none with `--quiet`."""
+        return (
+            Console(quiet=True).status(*args, **options)
+            if VERBOSITY.quiet
+            else super().status(*args, **options)
+        )
+
+    def note(self, message: RenderableType = "") -> None:
+        """Print what `--quiet` leaves out: what was done, sums, hints."""
+        if not VERBOSITY.quiet:
+            self.print(message)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments of something to print; control segments come only from the console itself."""
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control else Segment(printable(text, terminal=self.is_terminal), style)
+
+
+def _breaks(text: str, room: int) -> Iterator[int]:
+    """Where lines of at most `room` cells begin, but for the first; a longer word has a line of its own."""
+    start = end = 0
+    for word in text.split(" "):
+        if start < end and cell_len(text[start : end + len(word)]) > room:
+            yield end
+            start = end
+        end += len(word) + 1
 
 
 def printable(text: str, *, terminal: bool = True) -> str:
@@ -78,9 +145,15 @@ def escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def print_answer(text: str) -> None:
-    """Print a tool's answer: to a terminal as printable text, to a file or a pipe unchanged."""
-    shown = printable(text) if sys.stdout.isatty() else text
+def print_answer(text: str, *, wraps: bool = False) -> None:
+    """Print an answer: to a terminal as printable text, to a file or a pipe unchanged.
+
+    With `wraps`, a terminal gets long lines broken between words, and indented after the first.
+    """
+    shown = text
+    if sys.stdout.isatty():
+        shown = printable(text)
+        shown = "\n".join(wrap(shown.expandtabs(), out.width, hang=4)) if wraps else shown
     typer.echo(shown, color=True)  # else it would remove colors from the output to a file
 
 
@@ -105,7 +178,7 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Configuration file: maitred.yaml or a client's mcpServers JSON."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", "-j", help="Print JSON for programs.")]
 
 AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
 """The variable with a token; commands act as its bearer."""
@@ -204,7 +277,7 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
 async def wait_for_vectors(gateway: "Gateway") -> None:
     """Wait until every tool can be found by meaning; a progress bar appears if that takes long."""
     await gateway.warm()
-    with Progress(*COLUMNS, console=err, transient=True) as bars:
+    with Progress(*COLUMNS, console=err, transient=True, disable=VERBOSITY.quiet) as bars:
         task = bars.add_task("reading tools for search", total=None, visible=False)
 
         async def show() -> None:
@@ -263,22 +336,21 @@ async def find_tools(settings: Settings, names: Sequence[str], viewer: Viewer) -
         return [gateway.find(name, viewer) for name in names]
 
 
-_WIDE = 200
-
-
-def print_table(table: Table) -> None:
-    """Print a table as wide as the terminal, or in a file or a pipe wide enough for most names."""
-    (out if out.is_terminal else PlainConsole(width=_WIDE, soft_wrap=False)).print(table)
+def print_table(table: PlainTable) -> None:
+    """Print a table as wide as the terminal, or 80 columns where the width is unknown."""
+    PlainConsole().print(table)  # a new one, which has the width of now
 
 
 def make_table(
-    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
-) -> Table:
-    """A table of texts; the columns whose headings are in `numbers` are aligned right."""
-    table = Table(title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False)
-    for heading in headings:
-        # folded, not cut, because users copy names of tools
-        table.add_column(heading, overflow="fold", justify="right" if heading in numbers else "left")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Collection[str] = (),
+    below: Collection[str] = (),
+    whole: Collection[str] = (),
+) -> PlainTable:
+    """A table of texts, see `PlainTable`; characters that deceive are escapes before it is laid out."""
+    is_terminal = out.is_terminal
+    plain = [[printable(cell, terminal=is_terminal).expandtabs() for cell in row] for row in rows]
+    return PlainTable(title=title, headings=headings, rows=plain, numbers=numbers, below=below, whole=whole)

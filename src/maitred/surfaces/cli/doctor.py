@@ -16,6 +16,7 @@ from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.advice import advice
 from maitred.surfaces.cli.client_view import show_client
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -28,6 +29,8 @@ from maitred.surfaces.cli.console import (
     unwritable,
     wait_for_vectors,
 )
+from maitred.surfaces.cli.options import tools_option
+from maitred.surfaces.cli.required_tools import look_for_tools, names_in, show_required
 from maitred.wiring import look_at_browsers, look_at_cages, open_gateway
 from maitred.wording import count_of
 
@@ -37,17 +40,27 @@ _NO_WAY: Final = "it can find no page: no server has `transport: browser`, and n
 _NO_WAY_ADVICE: Final = "add such a server, as `chrome: {transport: browser}`, or `dial_in: 0` to its `pages`"
 
 
+ClientOption = Annotated[
+    str, typer.Option(help="Say what this client sees and gets; ask only servers that are not known yet.")
+]
+RequireOption = Annotated[
+    list[str] | None,
+    tools_option("Tools that must be callable, else exit with 1; repeatable.", metavar="TOOL,TOOL"),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(doctor)
 
 
 def doctor(
-    servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
+    servers: Annotated[
+        list[str] | None, typer.Argument(help="Only these servers.", autocompletion=complete_servers)
+    ] = None,
     config: ConfigOption = None,
-    client: Annotated[
-        str, typer.Option(help="Say what this client sees and gets; ask only servers that are not known yet.")
-    ] = "",
+    client: ClientOption = "",
+    require: RequireOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the configuration, start every enabled server, and advise. Exits with 1 if anything is wrong."""
@@ -55,9 +68,8 @@ def doctor(
     if client:
         show_client(client, servers or [], settings, viewer, as_json=as_json)
         return
-    found = run(lambda: _examine(settings, servers or [], viewer))
+    found = run(lambda: _examine(settings, servers or [], names_in(require or ()), viewer))
     findings, catalog, cage = found.servers, found.catalog, found.cage
-    fault = catalog["fault"]
     cages = run(lambda: look_at_cages(settings))
     browsers = run(lambda: look_at_browsers(settings))
     findings = [_with_browser(_with_way(finding, settings), browsers) for finding in findings]
@@ -67,6 +79,7 @@ def doctor(
                 "config": str(settings.source),
                 "catalog": dict(catalog),
                 "servers": findings,
+                "required": list(found.required),
                 "search": dataclasses.asdict(found.semantics),
                 "chains": {"jailed": not cage, "why_not": cage},
                 "cages": {one.name: {"works": one.works, "told": one.told} for one in cages},
@@ -76,23 +89,24 @@ def doctor(
     else:
         _show_gateway(settings, found)
         _show_cages(cages)
-        for browser in browsers:
-            of = f" of {browser.server}" if browser.server else ""
-            out.print(Text(f"browser{of}: {browser.text}"))
+        _show_browsers(browsers)
         _show(findings, found.elapsed_s)
+        show_required(found.required)
     has_browser_fault = any(one.fault for one in browsers if one.server)
-    if fault or has_browser_fault or not all(finding["ok"] for finding in findings):
+    if catalog["fault"] or has_browser_fault or not all(one["ok"] for one in (*findings, *found.required)):
         raise typer.Exit(1)
 
 
 def _show_gateway(settings: Settings, found: "_DoctorReport") -> None:
     """Print what is true of the gateway as a whole."""
     fault, cage = found.catalog["fault"], found.cage
-    out.print(Text(f"configuration {settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
-    out.print(Text(f"catalog {found.catalog['path']}: {unwritable(fault) if fault else 'fine'}"))
-    out.print(Text(f"search: {_about(found.semantics)}"))
+    out.note(Text(f"configuration {settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
+    (out.print if fault else out.note)(
+        Text(f"catalog {found.catalog['path']}: {unwritable(fault) if fault else 'fine'}")
+    )
+    out.note(Text(f"search: {_about(found.semantics)}"))
     jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
-    out.print(Text(f"chains: {jail}"))
+    out.note(Text(f"chains: {jail}"))
 
 
 def _with_way(finding: dict[str, Any], settings: Settings) -> dict[str, Any]:
@@ -117,12 +131,15 @@ class _DoctorReport:
 
     servers: Sequence[dict[str, Any]]
     catalog: Mapping[str, Any]
+    required: Sequence[dict[str, Any]]
     semantics: Semantics
     cage: str
     elapsed_s: float
 
 
-async def _examine(settings: Settings, names: Sequence[str], viewer: Viewer) -> _DoctorReport:
+async def _examine(
+    settings: Settings, names: Sequence[str], required: Sequence[str], viewer: Viewer
+) -> _DoctorReport:
     """Start the servers (all enabled ones by default), and look at the rest."""
     async with open_gateway(settings, asks_models=False) as gateway:
         gateway.watched_servers(viewer)  # before anything is said of servers
@@ -148,8 +165,10 @@ async def _examine(settings: Settings, names: Sequence[str], viewer: Viewer) -> 
             findings.append(finding)
         elapsed_s = time.perf_counter() - started
         await wait_for_vectors(gateway)
+        errors = {one["name"]: one["error"] for one in findings if not one["ok"]}
         return _DoctorReport(
             servers=findings,
+            required=await look_for_tools(gateway, required, errors, viewer),
             catalog=await gateway.catalog_status(viewer),
             semantics=gateway.semantics,
             cage=await gateway.chain_isolation_fault(viewer),
@@ -175,6 +194,12 @@ def _show_cages(cages: Sequence[MachineAspect]) -> None:
         out.print(Text(f"{one.name}: {one.told}"))
 
 
+def _show_browsers(browsers: Sequence[BrowserReport]) -> None:
+    for browser in browsers:
+        of = f" of {browser.server}" if browser.server else ""
+        out.print(Text(f"browser{of}: {browser.text}"))
+
+
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
     for finding in findings:
         if finding["ok"]:
@@ -189,4 +214,4 @@ def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
         for note in finding["notes"]:
             out.print(Text(f"        note: {note}"))
     faults = sum(not finding["ok"] for finding in findings)
-    out.print(f"{count_of(len(findings), 'server')} started in {elapsed_s:.1f} s, {faults} with faults")
+    out.note(f"{count_of(len(findings), 'server')} started in {elapsed_s:.1f} s, {faults} with faults")

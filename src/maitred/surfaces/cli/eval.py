@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
 from maitred.config.settings import Search, Settings
@@ -34,6 +33,8 @@ from maitred.surfaces.cli.console import (
     run,
 )
 from maitred.surfaces.cli.eval_traps import traps
+from maitred.surfaces.cli.options import server_option
+from maitred.surfaces.cli.tables import PlainTable
 from maitred.wording import count_of
 
 if TYPE_CHECKING:  # it brings the rules, which `--help` need not wait for
@@ -194,7 +195,7 @@ def search_command(
 @eval_app.command("self")
 def self_command(
     config: ConfigOption = None,
-    server: Annotated[str, typer.Option(help="Check only the tools of this server, among all.")] = "",
+    server: Annotated[str, server_option("Check only the tools of this server, among all.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Find the tools of your own catalog that are hard to find or easily confused, and what to change."""
@@ -306,7 +307,7 @@ def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
 # --- tables -----------------------------------------------------------------------------------------------
 
 
-def _evaluation_table(found: Evaluation, title: str) -> Table:
+def _evaluation_table(found: Evaluation, title: str) -> PlainTable:
     rows = [*_quality_rows(found.quality), *_silence_rows(found.silence, ""), *_cost_rows(found.cost)]
     if found.removal:
         gone = count_of(found.removal.tools_removed, "tool")
@@ -342,7 +343,7 @@ def _cost_rows(cost: Cost) -> list[tuple[str, str, str]]:
     ]
 
 
-def _check_tables(found: "SelfCheck") -> list[Table]:
+def _check_tables(found: "SelfCheck") -> list[PlainTable]:
     tables = []
     if found.hard:
         rows = [
@@ -361,7 +362,7 @@ def _check_tables(found: "SelfCheck") -> list[Table]:
     return tables
 
 
-def _verdict_tables(found: PlacementAgreement) -> list[Table]:
+def _verdict_tables(found: PlacementAgreement) -> list[PlainTable]:
     numbers = ("labelled", "placed", "right", "precision", "recall", "times", "tools", "with alternatives")
     categories = [
         (
@@ -388,7 +389,7 @@ def _verdict_tables(found: PlacementAgreement) -> list[Table]:
     return [*tables, make_table("by confidence", shares, bands, numbers=numbers)]
 
 
-def _mediation_tables(found: "OfMediation") -> list[Table]:
+def _mediation_tables(found: "OfMediation") -> list[PlainTable]:
     compared = found.gain.compared
     gains = [(count_of(one.among, "tool"), f"{one.queries:,}", *_mended_cells(one)) for one in compared]
     heads = ("among", "queries", "mended", "taken back", "R@1", "R@5", "NDCG@10", "R@5 points")

@@ -63,7 +63,7 @@ def list_calls(config: ConfigOption = None, as_json: JsonOption = False) -> None
     for one in found:
         _print(call_summary(one))
     verb = "waits" if len(found) == 1 else "wait"
-    out.print(f"{count_of(len(found), 'call')} {verb} for a decision." if found else "No call waits for you.")
+    out.note(f"{count_of(len(found), 'call')} {verb} for a decision." if found else "No call waits for you.")
 
 
 @calls_app.command()
@@ -88,10 +88,11 @@ def approve(
         typer.Option("--for", help="once: this call; session: the same again; any: every call of the tool."),
     ] = "once",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve it, unasked.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Approve a call that waits. At a terminal, it shows the call and asks."""
     settings, viewer = prepare(config)
-    if not yes and not sys.stdin.isatty():
+    if not yes and (as_json or not sys.stdin.isatty()):
         fault = f"there is no terminal to ask at; look at it by `maitred calls show {held_id}`, and use --yes"
         raise ConfigError("calls approve", [fault])
 
@@ -103,24 +104,30 @@ def approve(
                 return None
         return await gateway.decide_call(held_id, what, viewer)
 
-    _say(_with_gateway(settings, go))
+    _say(_with_gateway(settings, go), as_json=as_json)
 
 
 @calls_app.command()
-def refuse(held_id: IdArgument, config: ConfigOption = None) -> None:
+def refuse(held_id: IdArgument, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Refuse a call that waits. Its caller gets an error that says so."""
     settings, viewer = prepare(config)
     decision: CallDecision = "refuse"
-    _say(_with_gateway(settings, lambda gateway: gateway.decide_call(held_id, decision, viewer)))
+    held = _with_gateway(settings, lambda gateway: gateway.decide_call(held_id, decision, viewer))
+    _say(held, as_json=as_json)
 
 
-def _say(held: "HeldCall | None") -> None:
+def _say(held: "HeldCall | None", *, as_json: bool) -> None:
+    if held is not None and as_json:
+        from maitred.surfaces.held_call_json import held_call_json  # noqa: PLC0415  # imports the gateway
+
+        print_json(held_call_json(held))
+        return
     if held is None:
-        out.print("Nothing was decided.")
+        out.note("Nothing was decided.")
         return
     word = "Refused" if held.decision == "refuse" else "Approved"
     means = _MEANS.get(held.decision, "")
-    out.print(Text(f"{word} {held.id} ({visible(held.name)}): {means}. {_TAKEN}"))
+    out.note(Text(f"{word} {held.id} ({visible(held.name)}): {means}. {_TAKEN}"))
 
 
 def _with_gateway(settings: Settings, function: "Callable[[Gateway], Awaitable[T]]") -> T:

@@ -65,7 +65,7 @@ def import_servers(
     may_configure(config)
     path = config_path(config)
     if undo:
-        _undo(path)
+        _undo(path, as_json=as_json)
         return
     looked = _Looked(
         found=_discovered(client or CLIENT_IDS, file),
@@ -84,9 +84,13 @@ def import_servers(
         _tell(chosen, path, config)
 
 
-def _undo(path: Path) -> None:
-    gone = ", ".join(map(visible, undo_takeover(path))) or "no server any more"
-    out.print(Text(f"Took {gone} out of {path} again."))
+def _undo(path: Path, *, as_json: bool) -> None:
+    undone = undo_takeover(path)
+    if as_json:
+        print_json({"removed": list(undone)})
+        return
+    gone = ", ".join(map(visible, undone)) or "no server any more"
+    out.note(Text(f"Took {gone} out of {path} again."))
 
 
 def _named_or_chosen(
@@ -101,12 +105,12 @@ def _named_or_chosen(
 
 def _tell(chosen: Sequence[ClientServer], path: Path, config: Path | None) -> None:
     if not chosen:
-        out.print("Nothing imported.")
+        out.note("Nothing imported.")
         return
-    out.print(Text(f"Imported {', '.join(visible(one.name) for one in chosen)} into {path}."))
-    out.print("`maitred import --undo` takes them out again; `maitred doctor` tries them.")
-    out.print("`maitred connect` puts this into your clients, and with `--move` in their place:")
-    out.print(Text(entry_line(config), style="bold"))
+    out.note(Text(f"Imported {', '.join(visible(one.name) for one in chosen)} into {path}."))
+    out.note("`maitred import --undo` takes them out again; `maitred doctor` tries them.")
+    out.note("`maitred connect` puts this into your clients, and with `--move` in their place:")
+    out.note(Text(entry_line(config), style="bold"))
 
 
 def _discovered(clients: Collection[str], file: Path | None) -> ImportedServers:
@@ -165,11 +169,11 @@ class _Looked:
     def show(self) -> None:
         """Print each server with all that it would start or reach, on lines that are never cut."""
         if not self.found.found:
-            out.print("No servers found in other clients.")
+            out.note("No servers found in other clients.")
         for one in self.found.found:
             out.print(Text.assemble((visible(one.name), "bold"), f"  from {one.client}"))
             for line in reach(one.entry):
-                out.print(Text(f"    {line}"))
+                out.print(Text(f"    {line}"), soft_wrap=True)
             for remark in self._remarks(one):
                 out.print(Text(f"    - {visible(remark)}", style="yellow"))
         for problem in self.found.problems:

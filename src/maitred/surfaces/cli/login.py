@@ -14,14 +14,24 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, LoginError, StoreError
 from maitred.model.access import Viewer
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.cli.console import ConfigOption, check_servers, err, out, prepare, run
+from maitred.surfaces.cli.completion import complete_servers
+from maitred.surfaces.cli.console import (
+    ConfigOption,
+    JsonOption,
+    check_servers,
+    err,
+    out,
+    prepare,
+    print_json,
+    run,
+)
 from maitred.wiring import make_access, open_gateway, open_store
 from maitred.wording import count_of
 
 if TYPE_CHECKING:  # it takes half a second to import, which `--help` need not wait for
     from maitred.catalog.discovery import Report
 
-Server = Annotated[str, typer.Argument(help="Name of the server.")]
+Server = Annotated[str, typer.Argument(help="Name of the server.", autocompletion=complete_servers)]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +47,7 @@ def login(
         bool, typer.Option("--no-browser", help="Print the address instead of opening it.")
     ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that you have in the browser.")] = 300,
+    as_json: JsonOption = False,
 ) -> None:
     """Log in to a server in your browser. A running gateway uses the login with its next call."""
     settings, viewer = prepare(config, "configure")
@@ -44,11 +55,14 @@ def login(
     report = run(lambda: _log_in(settings, spec, viewer, opens=not no_browser, timeout_s=timeout))
     if report.error:
         raise LoginError(server, f"the login was stored, but {report.error.rstrip('.')}")
+    if as_json:
+        print_json({"server": server, "tools": report.tools})
+        return
     tools = count_of(report.tools, "tool")
-    out.print(Text(f"Logged in to {server}: {tools}."))
+    out.note(Text(f"Logged in to {server}: {tools}."))
 
 
-def logout(server: Server, config: ConfigOption = None) -> None:
+def logout(server: Server, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Delete the login to a server here, and end it at the server."""
     settings, _ = prepare(config, "configure")
     known = run(lambda: _with_registered(settings))
@@ -56,9 +70,13 @@ def logout(server: Server, config: ConfigOption = None) -> None:
     told = run(lambda: _log_out(settings, spec))
     if told is None:
         check_servers(known, [server])
+    if as_json:
+        print_json({"server": server, "was_logged_in": told is not None, "remark": told or ""})
+        return
+    if told is None:
         out.print(Text(f"There is no login to {server}."))
         return
-    out.print(Text(f"Logged out of {server}."))
+    out.note(Text(f"Logged out of {server}."))
     if told:
         err.print(
             Text(f"Its tokens are deleted here, but the server may accept them until they expire: {told}.")

@@ -6,6 +6,7 @@ full disk, it is lost, and the process goes on.
 """
 
 import logging
+import os
 import re
 import sys
 import traceback
@@ -27,13 +28,14 @@ _QUOTED: Final = re.compile("[ \t=\r\n\"']")
 _AS_IT_IS: Final = frozenset({"event", "exception", "stack"})
 
 
-def set_up_logging(*, verbose: bool) -> None:
+def set_up_logging(*, verbose: bool, quiet: bool = False) -> None:
     """Log to standard error; standard output belongs to results, or to the protocol."""
-    level = logging.DEBUG if verbose else logging.WARNING
+    level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING
     errors = _Errors(sys.stderr)
     handler = logging.StreamHandler(errors)
     handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level)
+    logging.getLogger().setLevel(level)  # an option after the command comes when handlers are there
     logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs answers that may hold tokens
     for name in _BRIEF if verbose else _SILENT:
         logging.getLogger(name).setLevel(logging.INFO if verbose else logging.CRITICAL)
@@ -44,7 +46,8 @@ def set_up_logging(*, verbose: bool) -> None:
             structlog.processors.format_exc_info,  # no values of variables: some are credentials
             _shown,
             structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+                colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"),
+                exception_formatter=structlog.dev.plain_traceback,
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),

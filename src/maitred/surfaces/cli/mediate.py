@@ -20,6 +20,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     COLUMNS,
     ConfigOption,
@@ -38,6 +39,7 @@ from maitred.surfaces.cli.console import (
     run,
     visible,
 )
+from maitred.surfaces.cli.options import tools_option
 from maitred.wiring import open_auditing
 from maitred.wording import count_of, quote_input
 
@@ -64,7 +66,9 @@ def register(app: typer.Typer) -> None:
 
 
 def mediate(
-    servers: Annotated[list[str] | None, typer.Argument(help="Servers; none: all.")] = None,
+    servers: Annotated[
+        list[str] | None, typer.Argument(help="Servers; none: all.", autocompletion=complete_servers)
+    ] = None,
     config: ConfigOption = None,
     diff: Annotated[
         bool, typer.Option("--diff", help="Show each tool: before, after, by whom, why not.")
@@ -72,15 +76,9 @@ def mediate(
     ask: Annotated[
         bool, typer.Option("--ask", help="Ask the configured language model now; prints the cost.")
     ] = False,
-    accept: Annotated[
-        Tools, typer.Option(metavar="TOOL", help="Use the proposal, with or without proof; repeatable.")
-    ] = None,
-    reject: Annotated[
-        Tools, typer.Option(metavar="TOOL", help="Leave a tool as its server has it; repeatable.")
-    ] = None,
-    unset: Annotated[
-        Tools, typer.Option(metavar="TOOL", help="Undo --accept or --reject; repeatable.")
-    ] = None,
+    accept: Annotated[Tools, tools_option("Use the proposal, with or without proof; repeatable.")] = None,
+    reject: Annotated[Tools, tools_option("Leave a tool as its server has it; repeatable.")] = None,
+    unset: Annotated[Tools, tools_option("Undo --accept or --reject; repeatable.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how mediation changes tools. --accept and --reject write your choice into the configuration."""
@@ -100,7 +98,7 @@ def mediate(
         return
     _show_all(found, diff=diff)
     if not (found or settings.mediation.auto_enhance or settings.mediation.overrides_url):
-        out.print("To have some, set mediation.auto_enhance or mediation.overrides in the configuration.")
+        out.note("To have some, set mediation.auto_enhance or mediation.overrides in the configuration.")
     _show_costs(costs, asked=ask)
 
 
@@ -132,7 +130,7 @@ async def _look(
 async def _ask(gateway: "Gateway", servers: Sequence[str], viewer: Viewer) -> Any:
     """Ask the model; print the highest cost before, and a progress bar."""
     if estimate := await gateway.estimate_mediation(servers, viewer=viewer):
-        err.print(Text(f"Asking the language model: {_cost(asdict(estimate), most=True)}."))
+        err.note(Text(f"Asking the language model: {_cost(asdict(estimate), most=True)}."))
     with Progress(*COLUMNS, console=err, transient=True) as bars:
         task = bars.add_task("asking the language model", total=None)
 
@@ -143,7 +141,7 @@ async def _ask(gateway: "Gateway", servers: Sequence[str], viewer: Viewer) -> An
             return await gateway.ask_model(servers, viewer=viewer, progress=tell)
         except MaitredError:
             if (spent := gateway.model_spending(viewer)) and spent.calls:
-                err.print(Text(f"The language model was asked: {_cost(asdict(spent), most=False)}."))
+                err.note(Text(f"The language model was asked: {_cost(asdict(spent), most=False)}."))
             raise
 
 
@@ -157,9 +155,9 @@ def _cost(figures: Mapping[str, Any], *, most: bool) -> str:
 
 def _show_costs(costs: Mapping[str, Any], *, asked: bool) -> None:
     if spent := costs["spent"]:
-        out.print(Text(f"The language model was asked: {_cost(spent, most=False)}."))
+        out.note(Text(f"The language model was asked: {_cost(spent, most=False)}."))
     elif (estimate := costs["estimate"]) and estimate["calls"] and not asked:
-        out.print(Text(f"Asking the language model (--ask) takes {_cost(estimate, most=True)}."))
+        out.note(Text(f"Asking the language model (--ask) takes {_cost(estimate, most=True)}."))
 
 
 def _show_counts(found: Sequence["ToolDiff"]) -> None:
@@ -172,7 +170,7 @@ def _show_counts(found: Sequence["ToolDiff"]) -> None:
     headings = ("server", *_STATES)
     if rows:
         print_table(make_table("", headings, rows, numbers=tuple(_STATES)))
-    out.print(f"{count_of(len(found), 'tool')} with a proposal; --diff shows each")
+    out.note(f"{count_of(len(found), 'tool')} with a proposal; --diff shows each")
 
 
 def _show(one: "ToolDiff") -> None:
@@ -237,11 +235,11 @@ def _choose(
     for choice in ("accept", "reject"):
         for name in chosen[choice]:
             set_choice(path, keys[name], "mending", choice)
-            out.print(Text(f"Wrote {choice} for {name} into {path}."))
+            out.note(Text(f"Wrote {choice} for {name} into {path}."))
     for name in unset:
         was = unset_choice(path, keys[name], "mending")
         said = f"Took the choice for {name} out of {path}." if was else f"Nothing was chosen for {name}."
-        out.print(Text(said))
+        out.note(Text(said))
 
 
 async def _record(settings: Settings, viewer: Viewer, acts: Sequence[tuple[str, ToolKey]]) -> None:

@@ -20,6 +20,7 @@ from maitred.disclosure.pages import ToolPage
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
+from maitred.surfaces.cli.completion import complete_paths
 from maitred.surfaces.cli.console import (
     COLUMNS,
     ConfigOption,
@@ -44,6 +45,8 @@ from maitred.surfaces.cli.filters import (
     UsedWithinOption,
     use_of,
 )
+from maitred.surfaces.cli.options import server_option, tools_option
+from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import count_of, did_you_mean, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
@@ -61,7 +64,11 @@ def register(app: typer.Typer) -> None:
 
 def menu(
     path: Annotated[
-        str, typer.Argument(help="category/NAME, server/NAME, servers or categories; none: the first page.")
+        str,
+        typer.Argument(
+            help="category/NAME, server/NAME, servers or categories; none: the first page.",
+            autocompletion=complete_paths,
+        ),
     ] = "",
     config: ConfigOption = None,
     cursor: Annotated[str, typer.Option(help="Where to continue, as the page before says.")] = "",
@@ -93,7 +100,7 @@ def menu(
     if as_json:
         print_json(found)
     else:
-        print_answer(found)
+        print_answer(found, wraps=True)
 
 
 def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Viewer) -> Any:
@@ -119,28 +126,29 @@ def categories(
         bool,
         typer.Option("--tags", help="Show the vocabulary of tags, too, with the number of tools of each."),
     ] = False,
-    of: Annotated[list[str] | None, typer.Option(help="Show the category of this tool; repeatable.")] = None,
+    of: Annotated[list[str] | None, tools_option("Show the category of this tool; repeatable.")] = None,
     choose: Annotated[
-        list[str] | None, typer.Option("--set", metavar="TOOL=CATEGORY", help="Move a tool; repeatable.")
+        list[str] | None, tools_option("Move a tool; repeatable.", "--set", metavar="TOOL=CATEGORY")
     ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option(metavar="TOOL", help="Undo --set for this tool; repeatable.")
-    ] = None,
+    unset: Annotated[list[str] | None, tools_option("Undo --set for this tool; repeatable.")] = None,
     write_use_cases: Annotated[
         bool, typer.Option("--write-use-cases", help="Have the configured language model write use cases.")
     ] = False,
-    server: Annotated[str, typer.Option(help="With --write-use-cases: for the tools of this server.")] = "",
+    server: Annotated[str, server_option("With --write-use-cases: for the tools of this server.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show the categories with their tools, or the category of a tool. --set and --unset move tools."""
     settings, viewer = prepare(config)
     if write_use_cases:
         written = run(lambda: _write_use_cases(settings, server, viewer))
-        out.print(f"Use cases were written for {count_of(written, 'tool')}.")
+        if as_json:
+            print_json({"tools": written})
+            return
+        out.note(f"Use cases were written for {count_of(written, 'tool')}.")
         return
     if choose or unset:
         acting(settings, "configure")
-        _choose(settings, config_path(config), choose or [], unset or [])
+        _choose(settings, config_path(config), choose or [], unset or [], as_json=as_json)
         return
     if of:
         _show_tools(run(lambda: find_tools(settings, of, viewer)), as_json=as_json)
@@ -165,7 +173,7 @@ def _show_categories(found: dict[str, Any], counts: dict[str, int] | None, *, as
     if counts is not None:
         tags = [(*tag.split(":", 1), f"{count:,}" if count else "") for tag, count in counts.items()]
         print_table(make_table("", ("dimension", "tag", "tools"), tags, numbers=("tools",)))
-    out.print(f"{count_of(found['tools'], 'tool')} on {count_of(found['servers'], 'server')}")
+    out.note(f"{count_of(found['tools'], 'tool')} on {count_of(found['servers'], 'server')}")
 
 
 def _in_it(category: dict[str, Any]) -> str:
@@ -199,7 +207,7 @@ async def _write_use_cases(settings: Settings, server: str, viewer: Viewer) -> i
     async with known_gateway(settings) as gateway:
         if server and server not in gateway.settings.servers:
             raise ConfigError("--server", [f"there is no server {server!r} in {settings.source}"])
-        with Progress(*COLUMNS, console=err, transient=True) as bars:
+        with Progress(*COLUMNS, console=err, transient=True, disable=VERBOSITY.quiet) as bars:
             task = bars.add_task("writing use cases", total=None)
 
             def tell(done: int, total: int) -> None:
@@ -245,7 +253,9 @@ def _group(tool: Tool) -> str:
     return f"{group.name}, proposed by {_PROPOSER.get(group.by, group.by)}" if group else ""
 
 
-def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequence[str]) -> None:
+def _choose(
+    settings: Settings, path: Path, choose: Sequence[str], unset: Sequence[str], *, as_json: bool
+) -> None:
     """Write choices into the configuration file, after a check that all tools and categories exist."""
     pairs = [pair.rpartition("=")[::2] for pair in choose]
     known = [category.name for category in merge_categories(settings.categories)]
@@ -259,14 +269,23 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
     if faults:
         raise ConfigError("--set", faults)
     tools = run(lambda: find_tools(settings, [*(name for name, _ in pairs), *unset], LOCAL_USER))
+    changes: list[dict[str, Any]] = []
     for tool, (_, category) in zip(tools, pairs, strict=False):
         set_choice(path, tool.key, "category", category)
-        out.print(Text(f"Put {tool.name} into {category}, in {path}."))
+        changes.append({"name": tool.name, "category": category, "changed": True})
+        if as_json:
+            continue
+        out.note(Text(f"Put {tool.name} into {category}, in {path}."))
     for tool in tools[len(pairs) :]:
         was = unset_choice(path, tool.key, "category")
+        changes.append({"name": tool.name, "category": "", "changed": was})
+        if as_json:
+            continue
         said = (
             f"Took the choice for {tool.name} out of {path}."
             if was
             else f"Nothing was chosen for {tool.name}."
         )
-        out.print(Text(said))
+        out.note(Text(said))
+    if as_json:
+        print_json(changes)

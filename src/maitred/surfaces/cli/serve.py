@@ -23,6 +23,7 @@ from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.profiles import narrow_to_profile
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
+from maitred.surfaces.cli.options import profile_option
 from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
 from maitred.surfaces.daemon.sockets import address_of
@@ -48,7 +49,9 @@ def register(app: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     config: ConfigOption = None,
-    transport: Annotated[Transport, typer.Option(help="How clients reach the gateway.")] = "stdio",
+    transport: Annotated[
+        Transport, typer.Option("--transport", "-t", help="How clients reach the gateway.")
+    ] = "stdio",
     host: Annotated[str | None, typer.Option(help="Address to listen on (http).")] = None,
     port: Annotated[
         int | None, typer.Option(help="Port to listen on (http); 0 takes a free one.", min=0, max=65_535)
@@ -65,9 +68,7 @@ def serve(
     no_daemon: Annotated[
         bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
     ] = False,
-    profile: Annotated[
-        str, typer.Option(help="Only tools of this profile of the configuration (stdio).")
-    ] = "",
+    profile: Annotated[str, profile_option("Only tools of this profile of the configuration (stdio).")] = "",
 ) -> None:
     """Serve all configured servers to MCP clients as one."""
     if transport == "daemon":

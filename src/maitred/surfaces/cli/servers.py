@@ -1,26 +1,34 @@
-"""`maitred add`, `remove` and `list`: the servers behind the gateway."""
+"""`maitred add`, `add-json`, `remove` and `list`: the servers behind the gateway."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from maitred.admission.credential_detection import mask_url
+from maitred.config.clients.discovery import is_sse_address
+from maitred.config.clients.json_entry import read_json_entry
 from maitred.config.declined_servers import accept, decline
 from maitred.config.edit import add_server, remove_server
 from maitred.disclosure.answers import NO_SERVERS
 from maitred.errors import ConfigError
 from maitred.model.transports import TRANSPORTS
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     config_path,
+    err,
     known_gateway,
+    make_table,
     may_configure,
     out,
     prepare,
     print_json,
+    print_table,
     remember,
     run,
     visible,
@@ -39,6 +47,7 @@ from maitred.surfaces.cli.registry_add import (
     add_from_registry,
 )
 from maitred.surfaces.cli.session import command_line
+from maitred.surfaces.cli.trial import show_trial, try_server
 from maitred.wording import count_of, one_of, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
@@ -47,26 +56,40 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
 _KINDS = one_of([kind.name for kind in TRANSPORTS.values() if kind.key in ("command", "url")])
 
 
+NewName = Annotated[str, typer.Argument(help="Name of the server.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Overwrite a server of this name.")]
+NoTryOption = Annotated[bool, typer.Option("--no-try", help="Do not start it now.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(add)
+    app.command("add-json")(add_json)
     app.command()(remove)
     app.command("list")(list_servers)
 
 
 def add(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the server.")],
+    name: NewName,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The program to start.")
+        list[str] | None, typer.Argument(metavar="-- COMMAND ARGS", help="The program to start.")
     ] = None,
     config: ConfigOption = None,
-    url: Annotated[str, typer.Option(help="Address of a server to reach over the network instead.")] = "",
-    transport: Annotated[str, typer.Option(help=f"{_KINDS}; usually detected.")] = "",
-    env: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for its environment; repeatable.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="KEY=VALUE as HTTP header; repeatable.")] = None,
+    url: Annotated[
+        str, typer.Option("--url", "-u", help="Address of a server to reach over the network instead.")
+    ] = "",
+    transport: Annotated[str, typer.Option("--transport", "-t", help=f"{_KINDS}; usually detected.")] = "",
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE for its environment; repeatable.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="KEY=VALUE as HTTP header; repeatable.")
+    ] = None,
     cwd: Annotated[str, typer.Option(help="Its working directory.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite a server of this name.")] = False,
+    replace: ReplaceOption = False,
+    no_try: NoTryOption = False,
+    as_json: JsonOption = False,
     source: FromOption = "",
     key: AsOption = "",  # this and what follows is for `add_from_registry`
     version: VersionOption = "",
@@ -78,19 +101,66 @@ def add(
     write_secrets: WriteOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Add a server to the configuration. A running gateway takes it over at once."""
+    """Add a server, and try it: exits with 1 if it does not work yet. A running gateway takes it over."""
     may_configure(config)
     if source:
         add_from_registry(context.params, _pairs)
         return
+    _check_words(name, command or [])
+    transport = transport or ("sse" if is_sse_address(url) else "")
     entry: dict[str, Any] = _place(command or [])
     entry |= {k: v for k, v in (("url", url), ("transport", transport), ("cwd", cwd)) if v}
     entry |= {"env": _pairs("--env", env)} if env else {}
     entry |= {"headers": _pairs("--header", header)} if header else {}
+    _add(config, name, entry, replace=replace, tries=not no_try, as_json=as_json)
+
+
+def add_json(
+    name: NewName,
+    text: Annotated[
+        str,
+        typer.Argument(metavar="JSON", help="The entry, with `mcpServers` around it or not; `-` reads it."),
+    ],
+    config: ConfigOption = None,
+    replace: ReplaceOption = False,
+    no_try: NoTryOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a server from JSON as pages print it for clients, and try it. Refuses keys that are unknown."""
+    may_configure(config)
+    entry, notes = read_json_entry(name, sys.stdin.read() if text == "-" else text)
+    for note in notes:
+        err.note(Text(f"note: {visible(note)}"))
+    is_on = entry.get("enabled", True)
+    _add(config, name, entry, replace=replace, tries=is_on and not no_try, as_json=as_json)
+
+
+def _add(
+    config: Path | None, name: str, entry: dict[str, Any], *, replace: bool, tries: bool, as_json: bool
+) -> None:
+    """Write the entry, and then try it. It stays in the file in either case."""
     path = config_path(config)
     add_server(path, name, entry, replace=replace)
     remember(lambda: accept(path, {name: entry}))
-    out.print(Text(f"Added {name!r} to {path}. `maitred doctor {name}` tries it."))
+    if not as_json:
+        later = "" if tries else f" `maitred doctor {name}` tries it."
+        sse = " It speaks the older SSE, by its address." if entry.get("transport") == "sse" else ""
+        out.note(Text(f"Added {name!r} to {path}.{sse}{later}"))
+    trial = try_server(config, name) if tries else None
+    if as_json:
+        print_json({"name": name, "path": str(path), "trial": trial.to_json() if trial else None})
+    elif trial:
+        show_trial(trial)
+    if trial and trial.error:
+        raise typer.Exit(1)
+
+
+def _check_words(name: str, command: Sequence[str]) -> None:
+    """Refuse a whole command line as one word, which no program can have as its name."""
+    first, more = next(iter(command), ""), command[1:]
+    if first and not more and " " in first and not Path(first).expanduser().exists():
+        hint = f"write its words apart: `maitred add {name} -- {first}`"
+        raise ConfigError("COMMAND", [f"{quote_input(first)} is not a program; {hint}"])
 
 
 def _place(command: list[str]) -> dict[str, Any]:
@@ -99,14 +169,19 @@ def _place(command: list[str]) -> dict[str, Any]:
 
 
 def remove(
-    name: Annotated[str, typer.Argument(help="Name of the server.")], config: ConfigOption = None
+    name: Annotated[str, typer.Argument(help="Name of the server.", autocompletion=complete_servers)],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove a server from the configuration. A running gateway stops it at once."""
     may_configure(config)
     path = config_path(config)
     entry = remove_server(path, name)
     remember(lambda: decline(path, {name: entry}))
-    out.print(Text(f"Removed {name!r} from {path}. `maitred import` leaves it out, unless you name it."))
+    if as_json:
+        print_json({"name": name, "path": str(path)})
+        return
+    out.note(Text(f"Removed {name!r} from {path}. `maitred import` leaves it out, unless you name it."))
 
 
 def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -127,28 +202,26 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
         tools, tokens = sum(s.tools for s in servers), sum(s.cost_tokens for s in servers)
         shown = {"menu": "the menu", "categories": "categories"}.get(mode, "all tools, since they are few")
         count = f"{count_of(len(servers), 'server')}, {count_of(tools, 'tool')}"
-        out.print(f"{count}, {count_of(tokens, 'token')} raw; clients see {shown}.")
+        out.note(f"{count}, {count_of(tokens, 'token')} raw; clients see {shown}.")
 
     run(go)
 
 
 def _show(servers: Sequence["ServerStatus"]) -> None:
     """Print figures for each server, and below them its whole command or address, and a remark."""
-    rows = [("server", "tools", "tokens", "protocol")]
-    rows += [
-        (visible(s.name), f"{s.tools:,}", f"{s.cost_tokens:,}", s.facts.protocol_version) for s in servers
+    rows = [
+        (s.name, f"{s.tools:,}", f"{s.cost_tokens:,}", s.facts.protocol_version, _reach(s), visible(s.remark))
+        for s in servers
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row, server in zip(rows, [None, *servers], strict=True):
-        name, tools, tokens, protocol = row
-        figures = f"{tools:>{widths[1]}}  {tokens:>{widths[2]}}  {protocol}"
-        out.print(Text(f"{name:<{widths[0]}}  {figures}".rstrip(), style="" if server else "bold"))
-        if server is not None:
-            spec, remark = server.spec, server.remark
-            shown = command_line(spec.command, spec.args) if spec.command else visible(mask_url(spec.target))
-            out.print(Text(f"    {shown}"))
-            if remark:
-                out.print(Text(f"    {visible(remark)}", style="yellow"))
+    headings = ("server", "tools", "tokens", "protocol", "reach", "remark")
+    below = ("reach", "remark")
+    numbers = ("tools", "tokens")
+    print_table(make_table("", headings, rows, numbers=numbers, below=below, whole=("reach",)))
+
+
+def _reach(server: "ServerStatus") -> str:
+    spec = server.spec
+    return command_line(spec.command, spec.args) if spec.command else visible(mask_url(spec.target))
 
 
 def _pairs(option: str, values: list[str]) -> dict[str, str]:

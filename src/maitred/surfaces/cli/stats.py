@@ -101,10 +101,10 @@ def _levels(levels: Mapping[Level, int], at: str) -> str:
 
 def tiers(
     action: Annotated[
-        Literal["", "update"], typer.Argument(metavar="[update]", help="`update` computes them now.")
+        Literal["", "update"], typer.Argument(metavar="update", help="`update` computes them now.")
     ] = "",
     config: ConfigOption = None,
-    every: Annotated[bool, typer.Option("--all", help="All tools, also those never called.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="All tools, also those never called.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the tools by tier, with the score and the figures behind it. `update` computes tiers now."""
@@ -135,10 +135,10 @@ def tiers(
         numbers = ("score", *_FIGURES)
         print_table(make_table("", ("tier", "score", "tool", *_FIGURES), rows, numbers=numbers))
         if left := len(wanted) - len(shown):
-            out.print(f"({left:,} more: --all)")
+            out.note(f"({left:,} more: --all)")
     out.print(_levels(levels, snapshot.tiers_at))
     if action == "update":
-        out.print(f"{count_of(moved, 'tool')} moved to another tier")
+        out.note(f"{count_of(moved, 'tool')} moved to another tier")
 
 
 def _moved(before: Mapping[ToolKey, ToolStanding], after: Mapping[ToolKey, ToolStanding]) -> int:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from maitred.disclosure.answers import parts_withheld
@@ -23,6 +22,7 @@ from maitred.surfaces.cli.console import (
     token_of_environment,
     unwritable,
 )
+from maitred.surfaces.cli.tables import PlainTable
 from maitred.surfaces.daemon.control import RunningGateway, gateways, stop_gateways
 
 _EVERY_S: Final = 1.0
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def status(
     config: ConfigOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the gateways that serve this configuration now, with their servers."""
@@ -56,7 +56,7 @@ def status(
     if as_json:
         print_json([one.to_json() for one in found])
     elif not found:
-        out.print(Text(f"No gateway serves {path.absolute()} now."))
+        out.note(Text(f"No gateway serves {path.absolute()} now."))
     else:
         for number, table in enumerate(_tables(found)):
             if number:
@@ -69,18 +69,22 @@ def status(
 def stop(
     config: ConfigOption = None,
     all_of_them: Annotated[
-        bool, typer.Option("--all", help="Those of all configurations and versions, too.")
+        bool, typer.Option("--all", "-a", help="Those of all configurations and versions, too.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """End the gateway in the background that clients share. Their next request starts another."""
     path = config_path(config)
     ended = stop_gateways(path, token_of_environment(), all_of_them=all_of_them)
+    if as_json:
+        print_json({"stopped": list(ended)})
+        raise typer.Exit(0 if ended else 1)
     if not ended:
         whose = "" if all_of_them else f" for {path.absolute()}"
         out.print(Text(f"No gateway runs in the background{whose}."))
         raise typer.Exit(1)
     for pid in ended:
-        out.print(f"Stopped the gateway in the background (process {pid}).")
+        out.note(f"Stopped the gateway in the background (process {pid}).")
 
 
 def _watch(look: Any, *, as_json: bool) -> None:
@@ -113,7 +117,7 @@ def _faults(found: Sequence[RunningGateway]) -> list[Text]:
     return [Text(text, style="red") for text in dict.fromkeys(texts)]
 
 
-def _tables(found: Sequence[RunningGateway]) -> list[Table]:
+def _tables(found: Sequence[RunningGateway]) -> list[PlainTable]:
     """One table of all gateways, and one of the servers of each."""
     tables = [make_table("", _GATEWAY, [_gateway_row(one) for one in found], numbers={"clients"})]
     for one in found:

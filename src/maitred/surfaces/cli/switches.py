@@ -16,6 +16,7 @@ from maitred.config.settings import Settings
 from maitred.errors import SwitchNotFoundError, ToolNotFoundError
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
+from maitred.surfaces.cli.completion import complete_names
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -34,7 +35,10 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
     from maitred.gateway import Gateway
 
 _Names = Annotated[
-    list[str], typer.Argument(metavar="SERVER|TOOL...", help="Servers, or tools as search shows them.")
+    list[str],
+    typer.Argument(
+        metavar="SERVER|TOOL", help="Servers, or tools as search shows them.", autocompletion=complete_names
+    ),
 ]
 
 
@@ -89,7 +93,7 @@ def _switch(names: Sequence[str], config: ConfigOption, *, enabled: bool, as_jso
     word = "enabled" if enabled else "disabled"
     for one, changed in changes:
         said = f"{word.capitalize()} {one.name}, in {path}." if changed else f"{one.name} is {word} already."
-        out.print(Text(said))
+        out.note(Text(said))
 
 
 async def _find_all(settings: Settings, names: Sequence[str], viewer: Viewer) -> list[_Switch]:

@@ -21,6 +21,7 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
+from maitred.surfaces.cli.options import category_option, profile_option, server_option
 from maitred.wiring import open_tokens
 from maitred.wording import quote_input
 
@@ -45,16 +46,14 @@ def create(
     name: Annotated[str, typer.Argument(help="Who gets it; the audit trail has what they do under it.")],
     role: Annotated[Role, typer.Option(help="What its bearer may do.")],
     config: ConfigOption = None,
-    server: Annotated[
-        list[str] | None, typer.Option(help="Only this server and its tools; repeatable.")
-    ] = None,
+    server: Annotated[list[str] | None, server_option("Only this server and its tools; repeatable.")] = None,
     category: Annotated[
-        list[str] | None, typer.Option(help="Only tools of this category and below; repeatable.")
+        list[str] | None, category_option("Only tools of this category and below; repeatable.")
     ] = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Only tools known to change nothing.")
     ] = False,
-    profile: Annotated[str, typer.Option(help="Only tools of this profile of the configuration.")] = "",
+    profile: Annotated[str, profile_option("Only tools of this profile of the configuration.")] = "",
     expires: Annotated[str, typer.Option(metavar="TIME", help="After how long it ends: 30d, 12h, 90m.")] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -77,7 +76,7 @@ def create(
         return
     typer.echo(token)
     until = f" until {record.expires_at}" if record.expires_at else ""
-    out.print(
+    out.note(
         Text(
             f"It is for {name!r}{until} and is not shown again; `maitred tokens revoke {record.id}` ends it."
         )
@@ -100,7 +99,7 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
         print_json({"tokens": [token_json(record) for record in found]})
         return
     if not found:
-        out.print("There are no tokens.")
+        out.note("There are no tokens.")
         return
     rows = [
         (
@@ -116,6 +115,7 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
 def revoke(
     which: Annotated[str, typer.Argument(metavar="ID|NAME", help="A token, or all tokens of a name.")],
     config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Revoke a token. A running gateway refuses it within a second."""
     settings, viewer = prepare(config)
@@ -124,7 +124,11 @@ def revoke(
         async with open_tokens(settings) as tokens:
             return [one.id for one in await tokens.revoke(which, viewer)]
 
-    out.print(Text(f"Revoked {', '.join(run(go))}."))
+    revoked = run(go)
+    if as_json:
+        print_json({"revoked": revoked})
+        return
+    out.note(Text(f"Revoked {', '.join(revoked)}."))
 
 
 def _limit(names: Collection[str] | None) -> frozenset[str] | None:

@@ -7,13 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from maitred.config.settings import Settings
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
+from maitred.model.access import Viewer
 from maitred.model.details import DETAILS, Detail
-from maitred.model.tools import ToolCall
+from maitred.model.tools import Tool, ToolCall
+from maitred.surfaces.cli.completion import complete_tools
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
+    err,
     known_gateway,
     prepare,
     print_answer,
@@ -28,10 +32,18 @@ from maitred.surfaces.cli.filters import (
     UsedWithinOption,
     use_of,
 )
+from maitred.surfaces.cli.options import category_option, server_option
+from maitred.surfaces.cli.questions import ask_arguments, confirm_call
 from maitred.wording import one_of, quote_input
 
 DetailOption = Annotated[
-    str, typer.Option("--detail", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
+    str, typer.Option("--detail", "-d", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
+]
+InteractiveOption = Annotated[
+    bool, typer.Option("--interactive", "-i", help="Ask for each argument that is not given.")
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="With --interactive: call it without a last question.")
 ]
 FullOption = Annotated[bool, typer.Option("--full", help="With schemas: the same as --detail full.")]
 
@@ -46,14 +58,14 @@ def register(app: typer.Typer) -> None:
 def search(
     phrases: Annotated[list[str], typer.Argument(help="What the tool should do; one capability each.")],
     config: ConfigOption = None,
-    server: Annotated[str, typer.Option(help="Only tools of this server.")] = "",
-    category: Annotated[str, typer.Option(help="Only tools of this category, and of those below it.")] = "",
+    server: Annotated[str, server_option("Only tools of this server.")] = "",
+    category: Annotated[str, category_option("Only tools of this category, and of those below it.")] = "",
     tag: TagOption = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
     max_latency_ms: MaxLatencyOption = None,
     min_success: MinSuccessOption = None,
     used_within: UsedWithinOption = "",
-    limit: Annotated[int, typer.Option(min=1, max=20, help="Results for each phrase.")] = 5,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=20, help="Results for each phrase.")] = 5,
     detail: DetailOption = "",
     full: FullOption = False,
     as_json: JsonOption = False,
@@ -78,7 +90,7 @@ def search(
                 viewer=viewer,
             )
         if not as_json:
-            print_answer(answer.text)
+            print_answer(answer.text, wraps=True)
             return
         print_json(_plain(answer))
 
@@ -121,7 +133,10 @@ def _plain(answer: SearchAnswer) -> dict[str, Any]:
 
 
 def info(
-    names: Annotated[list[str], typer.Argument(help="Full names of tools, as search shows them.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Full names of tools, as search shows them.", autocompletion=complete_tools),
+    ],
     config: ConfigOption = None,
     detail: DetailOption = "",
     full: FullOption = False,
@@ -138,14 +153,14 @@ def info(
         if as_json:
             print_json([snapshot.definition(tool) for tool in answer.tools])
         else:
-            print_answer(answer.text)
+            print_answer(answer.text, wraps=level != "full")
 
     run(go)
 
 
 def call(
-    name: Annotated[str, typer.Argument(help="Full name of the tool.")],
-    values: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Arguments.")] = None,
+    name: Annotated[str, typer.Argument(help="Full name of the tool.", autocompletion=complete_tools)],
+    values: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Arguments.")] = None,
     config: ConfigOption = None,
     args: Annotated[
         str, typer.Option(help="All arguments as one JSON object; `-` reads standard input.")
@@ -153,10 +168,17 @@ def call(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Refuse a tool that may change things.")
     ] = False,
+    interactive: InteractiveOption = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Call a tool and print its answer. Exits with 1 when the tool says that it failed."""
+    if interactive and args == "-":
+        raise ConfigError("--interactive", ["reads standard input itself; give --args as text"])
     settings, viewer = prepare(config)
+    asked = (
+        _asked(settings, viewer, name, _parse_object(args), values or (), yes=yes) if interactive else None
+    )
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:
@@ -165,8 +187,8 @@ def call(
                 async with gateway.audit_request("call", name, viewer):
                     published = (await gateway.tool_to_call(name, viewer)).name
             schema = gateway.schema_of(published, viewer) or {}
-            arguments = _parse_object(args) | _parse_pairs(values or [], schema)
-            call = ToolCall(name=published, arguments=arguments)
+            given = _parse_object(args) | _parse_pairs(values or [], schema) if asked is None else asked
+            call = ToolCall(name=published, arguments=given)
             return await gateway.call(call, viewer=viewer, read_only=read_only)
 
     result = run(go)
@@ -177,6 +199,30 @@ def call(
             print_answer(line)
     if result.get("isError"):
         raise typer.Exit(1)
+
+
+def _asked(
+    settings: Settings,
+    viewer: Viewer,
+    name: str,
+    given: Mapping[str, Any],
+    pairs: Sequence[str],
+    *,
+    yes: bool,
+) -> dict[str, Any]:
+    """The arguments that a person typed. No gateway is open meanwhile, since that may take long."""
+
+    async def look() -> tuple[Tool, Mapping[str, Any]]:
+        async with known_gateway(settings) as gateway:
+            tool = await gateway.tool_to_call(name, viewer)
+            return tool, gateway.schema_of(tool.name, viewer) or {}
+
+    tool, schema = run(look)
+    arguments = ask_arguments(schema, {**given, **_parse_pairs(pairs, schema)})
+    if not confirm_call(tool, arguments, asks=not yes):
+        err.note("Nothing was called.")
+        raise typer.Exit(1)
+    return arguments
 
 
 def _parse_object(text: str) -> dict[str, Any]:

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from maitred.errors import DaemonError
-from maitred.surfaces.cli.console import ConfigOption, config_path, err, settings_of, token_of_environment
+from maitred.surfaces.cli.console import (
+    ConfigOption,
+    JsonOption,
+    config_path,
+    err,
+    print_json,
+    settings_of,
+    token_of_environment,
+)
 from maitred.surfaces.daemon.control import ask_for_pages, start_shared
 
 _SERVE_HTTP = "maitred serve --transport http"
@@ -23,11 +31,15 @@ def ui(
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the address, and open no browser.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Open the web interface. The address is good once, for 30 seconds."""
     path, token = config_path(config), token_of_environment()
     address = ask_for_pages(path, token) or _started(path, token)
-    typer.echo(address)
+    if as_json:
+        print_json({"address": address})
+    else:
+        typer.echo(address)
     if not no_open and not webbrowser.open(address):
         err.print("No browser can be opened here; open the address yourself within 30 seconds.")
 
