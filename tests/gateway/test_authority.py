@@ -280,9 +280,11 @@ def test_only_commands_on_files_beside_the_gateway_name_abilities() -> None:
         "chains",
         "choices",
         "console",
+        "find",
         "login",
         "mediate",
         "menu",
+        "registry_add",
         "serve",
         "switches",
     }

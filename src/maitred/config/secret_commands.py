@@ -164,20 +164,20 @@ def _value(program: str, code: int | None, printed: bytes, complaint: bytes) -> 
         raise SecretCommandError(f"{program!r} printed more than {MOST_BYTES:,} bytes")
     if code != 0:
         SECRETS.learn(printed.decode("utf-8", "replace"))
-        raise SecretCommandError(f"{program!r} ended with code {code}{_shown(complaint)}")
+        raise SecretCommandError(f"{program!r} ended with code {code}{_complaint_text(complaint)}")
     try:
         value = printed.decode("utf-8")
     except UnicodeDecodeError:
         raise SecretCommandError(f"{program!r} printed what is not UTF-8 text") from None
     value = value.removesuffix("\n").removesuffix("\r")
     if not value.strip():
-        raise SecretCommandError(f"{program!r} printed nothing{_shown(complaint)}")
+        raise SecretCommandError(f"{program!r} printed nothing{_complaint_text(complaint)}")
     if "\0" in value:
         raise SecretCommandError(f"{program!r} printed NUL, which no variable can hold")
     return value
 
 
-def _shown(complaint: bytes) -> str:
+def _complaint_text(complaint: bytes) -> str:
     """Return what a command wrote to standard error, on one line and without known secrets, for a reason."""
     text = " ".join(redact(complaint.decode("utf-8", "replace")).split())
     shown = "".join(one if one.isprintable() else "?" for one in text)

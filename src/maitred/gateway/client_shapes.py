@@ -72,16 +72,17 @@ class ClientShapes:
     def shown_name(self, name: str, viewer: Viewer) -> str:
         """The name that the list of a viewer's client has for a published one."""
         most = traits_of(viewer).most_own_name
-        return name if len(name) <= most else self._shown(most).by_published.get(name, name)
+        return name if len(name) <= most else self._names_within(most).by_published.get(name, name)
 
     def published_name(self, name: str, viewer: Viewer) -> str:
         """The published name of a tool that the client of a viewer calls; the name itself if it has none."""
         if name in self._context.snapshot.by_name:
             return name
         most = traits_of(viewer).most_own_name
-        return name if most >= MOST_NAME else self._shown(most).by_shown.get(name, name)
+        return name if most >= MOST_NAME else self._names_within(most).by_shown.get(name, name)
 
-    def _shown(self, most: int) -> _ShownNames:
+    def _names_within(self, most: int) -> _ShownNames:
+        """The names of the present snapshot for a client that takes so many characters."""
         snapshot, found = self._context.snapshot, self._names.get(most)
         if found is None or found.snapshot is not snapshot:
             shown = fit_names(snapshot.by_name, most)

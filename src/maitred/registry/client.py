@@ -50,7 +50,7 @@ async def fetch_servers(
     Raises:
         RegistryUnreachableError: The list cannot be fetched as a whole.
     """
-    async with _opened(url, limits) as session:
+    async with _open_session(url, limits) as session:
         try:
             with anyio.fail_after(limits.whole_s):
                 return await session.all_pages(progress)
@@ -66,7 +66,7 @@ async def fetch_version(url: str, name: str, version: str, *, limits: FetchLimit
     Raises:
         RegistryUnreachableError: The registry cannot be asked.
     """
-    async with _opened(url, limits) as session:
+    async with _open_session(url, limits) as session:
         return await session.one(f"servers/{quote(name, safe='')}/versions/{quote(version, safe='')}")
 
 
@@ -149,7 +149,7 @@ def _cursor(page: Mapping[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def _opened(url: str, limits: FetchLimits) -> AsyncIterator[_Session]:
+async def _open_session(url: str, limits: FetchLimits) -> AsyncIterator[_Session]:
     headers = {"Accept": "application/json", "User-Agent": "maitred"}
     async with httpx2.AsyncClient(
         verify=tls_context(), timeout=limits.request_s, headers=headers, follow_redirects=False

@@ -20,8 +20,8 @@ from maitred.config.declined_servers import accept
 from maitred.config.edit import add_server
 from maitred.config.secret_store import SecretStore, SecretStoreError
 from maitred.config.settings import Settings
-from maitred.errors import ConfigError, NotAllowedError
-from maitred.model.access import Viewer, refusal
+from maitred.errors import ConfigError
+from maitred.model.access import Viewer
 from maitred.surfaces.cli.admission import admitting
 from maitred.surfaces.cli.console import acting, err, out, remember, run, visible
 from maitred.surfaces.cli.find import is_needed, launch_lines, open_registry, settings_for, shorten_line
@@ -125,7 +125,7 @@ def _add(config: Path | None, wishes: Wishes) -> None:
     proposal.show(decision)
     if decision.outcome == "refused":
         raise typer.Exit(2)
-    if not _agreed(decision, viewer, wishes):
+    if not _agreed(decision, settings, wishes):
         out.print("Nothing was added.")
         return
     for name, value in secrets.items():
@@ -410,14 +410,10 @@ def _checked(settings: Settings, proposal: _Proposal, viewer: Viewer) -> "Decisi
     return replace(decision, layers=(*decision.layers, LayerReport(layer="texts", findings=findings)))
 
 
-def _agreed(decision: "Decision", viewer: Viewer, wishes: Wishes) -> bool:
+def _agreed(decision: "Decision", settings: Settings, wishes: Wishes) -> bool:
     """Whether the person wants it, and may decide what the layers ask a person."""
-    if (
-        not wishes.registers
-        and decision.outcome == "needs approval"
-        and (why := refusal(viewer.grant, "approve"))
-    ):
-        raise NotAllowedError(why)
+    if not wishes.registers and decision.outcome == "needs approval":
+        acting(settings, "approve")
     if wishes.yes:
         return True
     if not sys.stdin.isatty():
