@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
 def find(
     words: Annotated[list[str] | None, typer.Argument(metavar="WORDS...", help="What it should do.")] = None,
     config: ConfigOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="At most so many servers.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="At most so many.")] = 10,
     file: FileOption = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Fetch the list again first.")] = False,
     as_json: JsonOption = False,

@@ -2,7 +2,7 @@
 
 It chooses a way to run the server that works on this machine, asks for what the server needs, shows all that
 would run and what the checks found, and asks. What a check refuses is not added. A secret goes into the
-keyring, and the configuration gets a reference to it.
+keyring, and the configuration gets a reference to it. What was added is tried at once.
 """
 
 import json
@@ -26,6 +26,7 @@ from maitred.surfaces.cli.admission import admitting
 from maitred.surfaces.cli.console import acting, err, out, remember, run, visible
 from maitred.surfaces.cli.find import is_needed, launch_lines, open_registry, settings_for, shorten_line
 from maitred.surfaces.cli.session import reach
+from maitred.surfaces.cli.trial import show_trial, try_server
 from maitred.wording import did_you_mean, one_of, quote_input
 
 if TYPE_CHECKING:  # slow to import
@@ -77,6 +78,7 @@ class Wishes:
     yes: bool = False
     registers: bool = False
     writes_secrets: bool = False
+    tries: bool = True
 
     @property
     def asks(self) -> bool:
@@ -93,8 +95,10 @@ def add_from_registry(options: Mapping[str, Any], pairs: Callable[[str, list[str
     """
     if options["source"] != REGISTRY:
         raise ConfigError("--from", [f"{quote_input(options['source'])} is no source; there is `registry`"])
-    if any(options[key] for key in ("command", "url", "transport", "cwd", "replace")):
-        raise ConfigError("--from", ["leave out the command, --url, --transport, --cwd and --replace"])
+    if any(options[key] for key in ("command", "url", "transport", "cwd", "replace", "as_json")):
+        raise ConfigError(
+            "--from", ["leave out the command, --url, --transport, --cwd, --replace and --json"]
+        )
     wishes = Wishes(
         **{key: options[key] for key in ("name", "key", "version", "by", "network", "yes")},
         env=pairs("--env", list(options["env"] or ())),
@@ -103,6 +107,7 @@ def add_from_registry(options: Mapping[str, Any], pairs: Callable[[str, list[str
         file=Path(options["file"]) if options["file"] else None,
         registers=options["isolated"],
         writes_secrets=options["write_secrets"],
+        tries=not options["no_try"],
     )
     _add(Path(options["config"]) if options["config"] else None, wishes)
 
@@ -126,11 +131,16 @@ def _add(config: Path | None, wishes: Wishes) -> None:
     if decision.outcome == "refused":
         raise typer.Exit(2)
     if not _agreed(decision, settings, wishes):
-        out.print("Nothing was added.")
+        out.note("Nothing was added.")
         return
     for name, value in secrets.items():
         _keep(name, value)
     proposal.write(settings, viewer)
+    if wishes.tries and not proposal.registers:
+        trial = try_server(config, key)
+        show_trial(trial)
+        if trial.error:
+            raise typer.Exit(1)
 
 
 # --- what is added ------------------------------------------------------------------------------------------
@@ -293,7 +303,7 @@ def _keep(name: str, value: str) -> None:
     except SecretStoreError as error:
         hint = "give `${VARIABLE}` instead, or --write-secrets"
         raise ConfigError("add --from registry", [f"{name} cannot be kept: {error}; or {hint}"]) from error
-    out.print(Text(f"Kept {name} in the keyring ({title})."))
+    out.note(Text(f"Kept {name} in the keyring ({title})."))
 
 
 # --- the checks, and writing --------------------------------------------------------------------------------
@@ -372,7 +382,7 @@ class _Proposal:
         path = settings.source
         add_server(path, self.key, self.entry)
         remember(lambda: accept(path, {self.key: self.entry}))
-        out.print(Text(f"Added {self.key!r} to {path}. `maitred doctor {self.key}` tries it."))
+        out.note(Text(f"Added {self.key!r} to {path}."))
 
     def _register(self, settings: Settings, viewer: Viewer) -> None:
         async def go() -> str:

@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 
 @secret_app.command("set")
-def set_secret(name: NameArgument, config: ConfigOption = None) -> None:
+def set_secret(name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Keep a secret. A terminal is asked for it and does not show it; otherwise it is standard input."""
     may_configure(config)
     try:
@@ -53,7 +53,10 @@ def set_secret(name: NameArgument, config: ConfigOption = None) -> None:
         title = SecretStore().write(name, _value(name))
     except SecretStoreError as error:
         raise ConfigError("secret", [str(error)]) from error
-    out.print(Text(f"Kept {name} in the keyring ({title}). `${{keyring:{name}}}` uses it."))
+    if as_json:
+        print_json({"name": name, "keyring": title})
+        return
+    out.note(Text(f"Kept {name} in the keyring ({title}). `${{keyring:{name}}}` uses it."))
 
 
 @secret_app.command("list")
@@ -74,7 +77,7 @@ def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> No
 
 
 @secret_app.command()
-def remove(name: NameArgument, config: ConfigOption = None) -> None:
+def remove(name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Remove a secret from the keyring."""
     may_configure(config)
     try:
@@ -82,8 +85,11 @@ def remove(name: NameArgument, config: ConfigOption = None) -> None:
     except SecretStoreError as error:
         raise ConfigError("secret", [str(error)]) from error
     used = _servers_by_secret(config_path(config)).get(name, ())
+    if as_json:
+        print_json({"name": name, "servers": used})
+        return
     remark = f" It is still used by {', '.join(used)}." if used else ""
-    out.print(Text(f"Removed {name} from the keyring.{remark}"))
+    out.note(Text(f"Removed {name} from the keyring.{remark}"))
 
 
 def _value(name: str) -> str:

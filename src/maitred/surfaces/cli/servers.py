@@ -107,11 +107,7 @@ def add(
         add_from_registry(context.params, _pairs)
         return
     _check_words(name, command or [])
-    transport = transport or ("sse" if is_sse_address(url) else "")
-    entry: dict[str, Any] = _place(command or [])
-    entry |= {k: v for k, v in (("url", url), ("transport", transport), ("cwd", cwd)) if v}
-    entry |= {"env": _pairs("--env", env)} if env else {}
-    entry |= {"headers": _pairs("--header", header)} if header else {}
+    entry = _place(command or [], url, transport, cwd=cwd) | _environment(env or [], header or [])
     _add(config, name, entry, replace=replace, tries=not no_try, as_json=as_json)
 
 
@@ -163,9 +159,16 @@ def _check_words(name: str, command: Sequence[str]) -> None:
         raise ConfigError("COMMAND", [f"{quote_input(first)} is not a program; {hint}"])
 
 
-def _place(command: list[str]) -> dict[str, Any]:
-    """The keys of an entry that say which program it starts."""
-    return ({"command": command[0]} if command else {}) | ({"args": command[1:]} if command[1:] else {})
+def _place(command: list[str], url: str, transport: str, *, cwd: str) -> dict[str, Any]:
+    """The keys of an entry that say which program it starts and where, or where the server is."""
+    place = {
+        "command": "".join(command[:1]),
+        "args": command[1:],
+        "url": url,
+        "transport": transport or ("sse" if is_sse_address(url) else ""),
+        "cwd": cwd,
+    }
+    return {key: value for key, value in place.items() if value}
 
 
 def remove(
@@ -222,6 +225,12 @@ def _show(servers: Sequence["ServerStatus"]) -> None:
 def _reach(server: "ServerStatus") -> str:
     spec = server.spec
     return command_line(spec.command, spec.args) if spec.command else visible(mask_url(spec.target))
+
+
+def _environment(env: list[str], header: list[str]) -> dict[str, dict[str, str]]:
+    """The keys of an entry for variables and headers; without those that are empty."""
+    pairs = {"env": _pairs("--env", env), "headers": _pairs("--header", header)}
+    return {key: value for key, value in pairs.items() if value}
 
 
 def _pairs(option: str, values: list[str]) -> dict[str, str]:

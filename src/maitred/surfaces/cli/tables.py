@@ -14,7 +14,7 @@ from rich.text import Text
 
 _GAP: Final = 2
 _INDENT: Final = 4
-_LEAST: Final = 20
+_NARROWEST: Final = 20
 """The least width of a column of prose that is beside others; a narrower one goes below its row."""
 
 
@@ -40,7 +40,7 @@ class PlainTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines, none wider than the console."""
-        width = max(options.max_width, _LEAST)
+        width = max(options.max_width, _NARROWEST)
         if self.title:
             yield Text(self.title, style="italic")
         yield from _Layout(self, width).lines()
@@ -84,7 +84,7 @@ class _Layout:
         """The width of each column beside others; it moves columns below until the rest fits."""
         while True:
             natural = {at: max(map(_natural, self._columns[at])) for at in self._beside}
-            least = {at: min(natural[at], max(_LEAST, self._longest(at))) for at in self._beside}
+            least = {at: min(natural[at], max(_NARROWEST, self._longest(at))) for at in self._beside}
             for at in self._beside:
                 if self._table.headings[at] in self._table.numbers:
                     least[at] = natural[at]
