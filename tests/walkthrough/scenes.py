@@ -39,14 +39,14 @@ SCENES: Final[Sequence[Scene]] = (
         shows=("What an agent without maitred carries", "tokens raw", "as a menu", "time__convert_time("),
     ),
     Scene(
-        caption="Now servers of your own. The first one makes the configuration.",
+        caption="Now servers of your own. The first one makes the configuration, and is tried at once.",
         command="maitred add time -- mcp-server-time --local-timezone UTC",
-        shows=("Added 'time' to ~/.config/maitred/maitred.yaml",),
+        shows=("Added 'time' to", "~/.config/maitred/maitred.yaml", "It works: 2 tools"),
     ),
     Scene(
         caption="A second one. `maitred import` would take over those of your other clients.",
         command="maitred add git -- mcp-server-git --repository ~/kitchen",
-        shows=("Added 'git'",),
+        shows=("Added 'git'", "It works: 12 tools"),
     ),
     Scene(
         caption="Is all well? The doctor checks the configuration and starts each server once.",
