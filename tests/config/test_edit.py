@@ -293,7 +293,7 @@ def test_a_folder_where_the_file_should_be_is_told(tmp_path: Path) -> None:
 
 def test_many_writers_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long each waits for the others, on a busy machine."""
-    monkeypatch.setattr("maitred.config.edit._LOCK_WAIT_S", 120.0)
+    monkeypatch.setattr("maitred.config.file_rewrite._LOCK_WAIT_S", 120.0)
     path = tmp_path / "maitred.yaml"
     names = [f"server-{number}" for number in range(24)]
     threads = [threading.Thread(target=add_server, args=(path, name, NEW)) for name in names]

@@ -4,6 +4,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,16 @@ def test_a_secret_is_kept_used_listed_by_name_and_removed(store: SecretStore, tm
 
 
 @pytest.mark.usefixtures("ring")
+@pytest.mark.usefixtures("ring")
+def test_secrets_that_are_kept_at_once_are_all_listed(store: SecretStore) -> None:
+    """Each of several commands adds a name to one list."""
+    names = [f"server{number}/KEY" for number in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: store.write(name, "quiet-river"), names))
+
+    assert store.names() == sorted(names)
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "../x", "/x", "x/", "a/../b", "a}b", "n" * 200, "a\n"])
 def test_what_is_no_name_of_a_secret_is_refused(store: SecretStore, name: str) -> None:
     with pytest.raises(SecretStoreError, match="is no name of a secret"):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ class FileKeyring(KeyringBackend):
         """Without a path, as the library makes it in another process, it is the one in `FILE_KEYRING`."""
         super().__init__()  # type: ignore[no-untyped-call]  # of the library
         self._given = path
+        self._lock = threading.RLock()
         self.is_locked = False
         self.reads: list[str] = []
         """The names that were read, in order."""
@@ -41,10 +43,12 @@ class FileKeyring(KeyringBackend):
 
     def get_password(self, service: str, username: str) -> str | None:
         self.reads.append(username)
-        return self._all().get(f"{service}:{username}")
+        with self._lock:
+            return self._all().get(f"{service}:{username}")
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        self._path.write_text(json.dumps({**self._all(), f"{service}:{username}": password}))
+        with self._lock:
+            self._path.write_text(json.dumps({**self._all(), f"{service}:{username}": password}))
 
     def delete_password(self, service: str, username: str) -> None:
         known = self._all()

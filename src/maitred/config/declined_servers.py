@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maitred.config.edit import as_read, rewrite
+from maitred.config.edit import as_read
+from maitred.config.file_rewrite import rewrite
 from maitred.config.load import state_file
 from maitred.errors import ConfigError
 from maitred.model.tools import canonical, content_hash
@@ -23,7 +24,7 @@ _REACH = ("command", "args", "env", "cwd", "url", "headers")
 
 @dataclass(frozen=True, kw_only=True)
 class DeclinedServers:
-    """DeclinedServers servers: their names, each with the hash of what it reaches."""
+    """The declined servers: their names, each with the hash of what it reaches."""
 
     hashes: Mapping[str, str] = field(default_factory=dict)
 

@@ -6,15 +6,11 @@ tree would move the comments behind the last server, and lose them when it is re
 reads the new text, which must have the intended servers, everything else unchanged, and no fault.
 """
 
-import contextlib
 import io
 import json
-import os
 import re
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +20,11 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from maitred.config.document import JSON_SUFFIXES, read_document
+from maitred.config.file_rewrite import rewrite
 from maitred.config.load import parse
-from maitred.config.paths import make_folder
 from maitred.errors import ConfigError
 from maitred.wording import did_you_mean, quote_input
 
-if sys.platform != "win32":
-    import fcntl
-
-_LOCK_WAIT_S = 10.0
-_ATTEMPTS = 20
 _INDENT = 2
 _GAP = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)  # between the parts of JSON
 _REMARK = re.compile(
@@ -330,77 +321,3 @@ class Layout:
         if len(self._spans) == 1 and not (head[inside:] + inner).strip():
             return f"{head[:inside]}}}{right}"
         return head + tail
-
-
-def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
-    """Read, edit and write the file; if another program changed it meanwhile, start again from its text."""
-    try:
-        target = path.resolve()
-        if create:
-            make_folder(target.parent)
-        with folder_lock(target.parent):
-            for _ in range(_ATTEMPTS):
-                before = target.read_bytes() if target.exists() or not create else None
-                text = (before or b"").decode("utf-8")
-                mark = "\ufeff" if text.startswith("\ufeff") else ""
-                after = mark + edit(text.removeprefix(mark))
-                if replace_content(target, before, after.encode("utf-8")):
-                    return
-    except FileNotFoundError:
-        raise ConfigError(str(path), ["the file does not exist"]) from None
-    except UnicodeError as error:
-        raise ConfigError(str(path), ["the text or an entry is not valid UTF-8"]) from error
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(str(path), [f"the file cannot be changed: {reason}"]) from error
-    raise ConfigError(str(path), ["another program keeps changing the file; try again"])
-
-
-def replace_content(target: Path, before: bytes | None, after: bytes) -> bool:
-    """Replace the content at once; `False` if another program changed the file meanwhile."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.")
-    new = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-        if before is not None:
-            state = target.stat()
-            new.chmod(state.st_mode & 0o7777)
-            if sys.platform != "win32" and (state.st_uid, state.st_gid) != (os.geteuid(), os.getegid()):
-                with contextlib.suppress(PermissionError):
-                    os.chown(new, state.st_uid, state.st_gid)
-        if (target.read_bytes() if target.exists() else None) != before:
-            return False
-        new.replace(target)
-        return True
-    finally:
-        new.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
-    """Keep other maitred processes out of the folder; if it cannot be locked, the comparison must suffice."""
-    if sys.platform == "win32":
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        give_up = time.monotonic() + _LOCK_WAIT_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise ConfigError(
-                        str(folder), ["another maitred is changing files here; try again"]
-                    ) from None
-                time.sleep(0.02)
-                continue
-            except OSError:  # some network file systems cannot lock a folder
-                pass
-            break
-        yield
-    finally:
-        os.close(descriptor)

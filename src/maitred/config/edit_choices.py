@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from maitred.config.document import ConfigDocument, read_document
-from maitred.config.edit import Layout, as_read, rewrite
+from maitred.config.edit import Layout, as_read
+from maitred.config.file_rewrite import rewrite
 from maitred.config.load import parse
 from maitred.config.section_texts import without_empty_section
 from maitred.config.settings import Settings

@@ -8,15 +8,14 @@ catalog has the names, and only the names. Reading may wait for a person who unl
 import json
 import os
 import re
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from maitred.config.paths import make_folder, state_folder
+from maitred.config.file_rewrite import rewrite
+from maitred.config.paths import state_folder
 from maitred.config.redaction import SECRETS
-from maitred.errors import ConfigError
 
 if TYPE_CHECKING:  # it is imported when a secret is first read, as that takes a tenth of a second
     from keyring.backend import KeyringBackend
@@ -104,7 +103,7 @@ class SecretStore:
             if backend.get_password(SERVICE, name) != value:
                 raise SecretStoreError(f"the keyring ({backend.name}) did not keep it")
             title = str(backend.name)
-        self._write_names([*self.names(), name])
+        self._change_names(lambda names: {*names, name})
         return title
 
     def remove(self, name: str) -> None:
@@ -119,9 +118,8 @@ class SecretStore:
             is_there = backend.get_password(SERVICE, name) is not None
             if is_there:
                 backend.delete_password(SERVICE, name)
-        names = self.names()
-        if name in names:
-            self._write_names([one for one in names if one != name])
+        if name in self.names():
+            self._change_names(lambda names: {*names} - {name})
         elif not is_there:
             raise SecretStoreError(
                 f"the keyring has no secret {name!r}; `maitred secret list` shows the names"
@@ -130,29 +128,27 @@ class SecretStore:
     def names(self) -> Sequence[str]:
         """Return the names of the secrets that were kept, in order."""
         try:
-            names = json.loads(self._path.read_bytes())
-        except (OSError, ValueError, RecursionError):
+            return _names_of(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
             return []
-        names = names if isinstance(names, list) else []
-        return sorted({one for one in names if isinstance(one, str) and NAME.fullmatch(one)})
 
     @property
     def _path(self) -> Path:
         return self._names_file or state_folder(self._environ) / "secret-names.json"
 
-    def _write_names(self, names: Sequence[str]) -> None:
-        path = self._path
-        try:
-            make_folder(path.parent)
-            descriptor, fresh = tempfile.mkstemp(
-                dir=path.parent, prefix=f"{path.name}-"
-            )  # for the owner only
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(sorted(set(names)), file)
-            Path(fresh).replace(path)
-        except OSError as error:
-            fault = f"the names of secrets cannot be written: {error.strerror}"
-            raise ConfigError(str(path), [fault]) from error
+    def _change_names(self, change: Callable[[Sequence[str]], set[str]]) -> None:
+        """Change the list, for the owner only; two at once both count."""
+        rewrite(self._path, lambda text: json.dumps(sorted(change(_names_of(text)))), create=True)
+
+
+def _names_of(text: str) -> Sequence[str]:
+    """The names in the text of the list, in order; what is no list of names has none."""
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    names = names if isinstance(names, list) else []
+    return sorted({one for one in names if isinstance(one, str) and NAME.fullmatch(one)})
 
 
 @contextmanager

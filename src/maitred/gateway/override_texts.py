@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from maitred.audit.service import AuditService
 from maitred.config.document import read_text
-from maitred.config.edit import rewrite
 from maitred.config.edit_overrides import with_override, with_overrides_file
+from maitred.config.file_rewrite import rewrite
 from maitred.config.load import load, parse
 from maitred.config.settings import Settings
 from maitred.config.taxonomy import merge_categories

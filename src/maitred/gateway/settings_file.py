@@ -19,7 +19,7 @@ import anyio
 from maitred.audit.masking import mask_text
 from maitred.audit.service import AuditService
 from maitred.config.document import ConfigDocument, read_document, read_text
-from maitred.config.edit import rewrite
+from maitred.config.file_rewrite import rewrite
 from maitred.config.load import load, parse
 from maitred.config.redaction import redact
 from maitred.config.section_texts import (

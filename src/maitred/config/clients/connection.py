@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from maitred.config.clients.discovery import ITSELF, ClientServer, servers_in
 from maitred.config.clients.entries import NAME
-from maitred.config.clients.files import UnusableError, UserMachine
+from maitred.config.clients.files import UnusableError, UserMachine, as_list
 from maitred.config.clients.table import ClientFile, KnownClient
 from maitred.config.clients.text_edit import ClientText
-from maitred.config.edit import folder_lock, replace_content
+from maitred.config.file_rewrite import folder_lock, replace_content
 from maitred.config.paths import make_folder, state_folder
 from maitred.errors import ConfigError
 from maitred.model.tools import content_hash
@@ -130,6 +130,13 @@ def own_entry(state: ClientState) -> Mapping[str, Any]:
     servers = ClientText(state.client, state.path, _text_of(state.content)).servers
     entry = servers.get(state.own[0])
     return entry if isinstance(entry, Mapping) else {}
+
+
+def own_words(state: ClientState) -> Sequence[str]:
+    """The words of the command in the entry of this gateway; none if it has no entry, or an address."""
+    entry = own_entry(state)
+    command = as_list(entry.get("command", entry.get("cmd", ())))
+    return [str(word) for word in (*command, *as_list(entry.get("args", ())))]
 
 
 def _with_fault(state: ClientState, fault: str) -> ClientState:

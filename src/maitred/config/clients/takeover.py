@@ -17,8 +17,9 @@ from maitred.config.clients.connection import ClientState
 from maitred.config.clients.discovery import ClientServer
 from maitred.config.declined_servers import accept, reach_hash
 from maitred.config.document import read_document, read_text
-from maitred.config.edit import add_servers, folder_lock, remove_server, replace_content, rewrite
+from maitred.config.edit import add_servers, remove_server
 from maitred.config.edit_choices import change_choices
+from maitred.config.file_rewrite import folder_lock, replace_content, rewrite
 from maitred.config.load import state_file
 from maitred.config.paths import make_folder
 from maitred.errors import ConfigError

@@ -11,7 +11,7 @@ from typing import Final
 import typer
 from rich.text import Text
 
-from maitred.config.edit import folder_lock, replace_content
+from maitred.config.file_rewrite import folder_lock, replace_content
 from maitred.config.load import parse
 from maitred.config.paths import make_folder
 from maitred.errors import ConfigError
