@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,19 +21,21 @@ from maitred.config.clients.connection import (
     ClientChange,
     ClientState,
     look_at,
+    own_words,
     plan_connect,
     plan_disconnect,
     write_connection,
     write_disconnection,
 )
-from maitred.config.clients.entries import NAME, start_command
+from maitred.config.clients.entries import NAME, profile_of_words, start_command
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import KnownClient, find_client, known_clients
 from maitred.config.clients.takeover import plan_takeover
 from maitred.errors import ConfigError
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.state import GatewayState
-from maitred.model.access import Viewer
+from maitred.model.access import LOCAL_GRANT, Viewer
+from maitred.model.profiles import narrow_to_profile
 
 ClientWay = Literal["connect", "disconnect"]
 _ACTION: Final = "client."
@@ -42,7 +45,7 @@ _ACTION: Final = "client."
 class ClientFileState:
     """The file of one client: the names of its servers, and whether it has this gateway.
 
-    `doubled` are those of its servers that this gateway has, too.
+    `doubled` are those of its servers that this gateway has, too; `profile` is that of its entry.
     """
 
     client: KnownClient
@@ -50,6 +53,7 @@ class ClientFileState:
     names: Sequence[str] = ()
     doubled: Sequence[str] = ()
     is_connected: bool = False
+    profile: str = ""
     is_present: bool = True
     fault: str = ""
 
@@ -66,6 +70,7 @@ class ClientFileChange:
     path: Path
     kind: ClientWay
     takes_out: bool
+    profile: str
     seen: str
     entry: str = ""
     added: Sequence[str] = ()
@@ -86,9 +91,12 @@ class ClientFiles:
         """The clients that seem to be installed; see `Gateway.client_files`."""
         return await anyio.to_thread.run_sync(self._states)
 
-    async def plan(self, client: str, kind: ClientWay, *, takes_out: bool) -> ClientFileChange:
+    async def plan(self, client: str, kind: ClientWay, *, takes_out: bool, profile: str) -> ClientFileChange:
         """What a change would do; see `Gateway.plan_client_file`."""
-        return await anyio.to_thread.run_sync(self._plan, client, kind, takes_out)
+        if profile:  # a mistyped one would only show when the client starts
+            narrow_to_profile(LOCAL_GRANT, profile, self._context.settings.profiles)
+        planned = partial(self._plan, client, kind, takes_out=takes_out, profile=profile)
+        return await anyio.to_thread.run_sync(planned)
 
     async def write(self, change: ClientFileChange, viewer: Viewer) -> Path:
         """Write a change; see `Gateway.write_client_file`."""
@@ -135,19 +143,21 @@ class ClientFiles:
             names=state.names,
             doubled=doubled,
             is_connected=bool(state.own),
+            profile=profile_of_words(own_words(state)),
             is_present=state.content is not None or bool(state.fault),
             fault=fault,
         )
 
-    def _plan(self, client: str, kind: ClientWay, takes_out: bool) -> ClientFileChange:  # noqa: FBT001  # run_sync
+    def _plan(self, client: str, kind: ClientWay, *, takes_out: bool, profile: str) -> ClientFileChange:
         known = find_client(client)
-        change = self._change(known, kind, takes_out=takes_out)
-        words = self._words()
+        change = self._change(known, kind, takes_out=takes_out, profile=profile)
+        words = self._words(profile)
         return ClientFileChange(
             client=known,
             path=change.path,
             kind=kind,
             takes_out=takes_out,
+            profile=profile,
             seen=_digest(change),
             entry=known.text(known.stdio(words)) if kind == "connect" and change.added else "",
             added=change.added,
@@ -156,21 +166,23 @@ class ClientFiles:
             is_empty=change.is_empty and not change.way,
         )
 
-    def _change(self, client: KnownClient, kind: ClientWay, *, takes_out: bool) -> ClientChange:
+    def _change(self, client: KnownClient, kind: ClientWay, *, takes_out: bool, profile: str) -> ClientChange:
         state = look_at(_machine(), client)
         if kind == "disconnect":
             return plan_disconnect(state)
         takeover = plan_takeover(state, self._context.settings.source)
-        return plan_connect(state, client.stdio(self._words()), takeover.present if takes_out else ())
+        out = takeover.present if takes_out else ()
+        return plan_connect(state, client.stdio(self._words(profile)), out)
 
     def _write(self, change: ClientFileChange) -> None:
-        now = self._change(change.client, change.kind, takes_out=change.takes_out)
+        now = self._change(change.client, change.kind, takes_out=change.takes_out, profile=change.profile)
         if _digest(now) != change.seen:
             raise ConfigError(str(now.path), [STALE])
         (write_connection if change.kind == "connect" else write_disconnection)(now)
 
-    def _words(self) -> Sequence[str]:
-        return start_command(Path(sys.executable).with_name(NAME), self._context.settings.source)
+    def _words(self, profile: str) -> Sequence[str]:
+        program = Path(sys.executable).with_name(NAME)
+        return start_command(program, self._context.settings.source, profile)
 
 
 class ClientFileMethods:
@@ -189,18 +201,19 @@ class ClientFileMethods:
         return await self._client_files.states()
 
     async def plan_client_file(
-        self, client: str, kind: ClientWay, viewer: Viewer, *, takes_out: bool = False
+        self, client: str, kind: ClientWay, viewer: Viewer, *, takes_out: bool = False, profile: str = ""
     ) -> ClientFileChange:
         """What connecting or disconnecting a client would change; nothing is written.
 
-        With `takes_out`, servers that this gateway has leave the file of the client.
+        With `takes_out`, servers that this gateway has leave the file of the client. With `profile`, the
+        client has the tools of that profile alone.
 
         Raises:
             NotAllowedError: The viewer may not configure.
-            ConfigError: The client is unknown, or its file cannot be changed.
+            ConfigError: The client or the profile is unknown, or its file cannot be changed.
         """
         self._access.check(viewer, "configure")
-        return await self._client_files.plan(client, kind, takes_out=takes_out)
+        return await self._client_files.plan(client, kind, takes_out=takes_out, profile=profile)
 
     async def write_client_file(self, change: ClientFileChange, viewer: Viewer) -> Path:
         """Write a change of the file of a client; returns the file.

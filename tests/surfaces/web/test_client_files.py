@@ -86,6 +86,28 @@ async def test_a_client_is_connected_after_a_look_and_disconnected_again(house: 
     assert {"client.connect", "client.disconnect"} <= {line["action"] for line in lines}
 
 
+async def test_a_client_gets_the_tools_of_a_profile_and_keeps_it_when_it_is_connected_again(
+    tmp_path: Path, file: Path
+) -> None:
+    """A profile that is not there is refused before the look."""
+    profiles = {"work": {"servers": ["shop"]}, "home": {"servers": ["shop"]}}
+    async with opened(tmp_path, {"shop": [tool("look")]}, profiles=profiles) as house:
+        person = await house.person()
+        preview = {"name": "cursor", "kind": "connect"}
+        assert "There is no profile named 'wrok'" in words_of(
+            (await send(person, "/ui/clients/preview", **preview, profile="wrok")).text
+        )
+        answer = await send(person, "/ui/clients/preview", **preview, profile="work")
+        found = _OF.search(answer.text)
+        assert found
+        await send(person, "/ui/clients/write", of=found[1])
+        page = (await person.get("/ui/clients/files")).text
+
+        assert content(file).count('"--profile"') == 1
+        assert "It has the tools of the profile work alone." in words_of(page)
+        assert "<option selected>work</option>" in page
+
+
 async def test_a_file_that_changed_since_the_look_is_not_written(house: House, file: Path) -> None:
     person = await house.person()
     _, of = await previewed(person)

@@ -39,6 +39,11 @@ def start_command(program: Path, config: Path, profile: str = "") -> Sequence[st
     return [*started, "serve", *chosen, *(["--profile", profile] if profile else [])]
 
 
+def profile_of_words(words: Sequence[str]) -> str:
+    """The profile of tools that a command of `start_command` names; empty if it names none."""
+    return words[words.index("--profile") + 1] if "--profile" in words[:-1] else ""
+
+
 def _is_default(config: Path) -> bool:
     """Whether a client finds the file without its name, whatever its variables are."""
     try:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from rich.text import Text
 
-from maitred.config.clients.connection import ClientState, look_at, own_entry
-from maitred.config.clients.files import UserMachine, as_list
+from maitred.config.clients.connection import ClientState, look_at, own_entry, own_words
+from maitred.config.clients.entries import profile_of_words
+from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import KnownClient, find_client
 from maitred.config.settings import Settings
 from maitred.disclosure.budget import for_model, from_o200k
@@ -131,7 +132,7 @@ async def _view(gateway: "Gateway", client: KnownClient, viewer: Viewer) -> Clie
 
     state = _state(client)
     entry = own_entry(state) if state else {}
-    own_name, profile = min(client.names, default=""), _profile(entry)
+    own_name, profile = min(client.names, default=""), profile_of_words(own_words(state)) if state else ""
     era = client.traits.eras[0] if client.traits.eras else "handshake"
     within = gateway.within_profile(profile, viewer)
     seen_by = replace(within, surface="mcp", client=own_name, era=era, connection="doctor")
@@ -164,12 +165,6 @@ def _state(client: KnownClient) -> ClientState | None:
         return look_at(at, client)
     except ConfigError:  # it has no such file on this platform
         return None
-
-
-def _profile(entry: Mapping[str, Any]) -> str:
-    """The profile of tools that an entry asks for; empty if it names none."""
-    words = [*as_list(entry.get("command")), *as_list(entry.get("args"))]
-    return str(words[words.index("--profile") + 1]) if "--profile" in words[:-1] else ""
 
 
 def _show(view: ClientView) -> None:

@@ -121,6 +121,7 @@ async def view_files(visit: Visit) -> Mapping[str, Any]:
         "files": await visit.gateway.client_files(visit.viewer),
         "plan": _PLANNED.find(visit.session, visit.query.text("of")),
         "of": visit.query.text("of"),
+        "profiles": list(visit.gateway.settings.profiles),
         "source": visit.gateway.settings.source.absolute(),
     }
 
@@ -129,7 +130,9 @@ async def preview(visit: Visit, form: Form) -> str:
     """Work out what a change of a file would do; the page that follows shows it."""
     kind: ClientWay = "disconnect" if form.text("kind") == "disconnect" else "connect"
     takes_out = form.text("takes_out") == "yes"
-    plan = await visit.gateway.plan_client_file(form.text("name"), kind, visit.viewer, takes_out=takes_out)
+    plan = await visit.gateway.plan_client_file(
+        form.text("name"), kind, visit.viewer, takes_out=takes_out, profile=form.text("profile")
+    )
     return url_of("clients", "files", of=_PLANNED.keep(visit.session, plan)) + "#change"
 
 
