@@ -25,7 +25,7 @@ from maitred.config.clients.connection import (
     write_connection,
     write_disconnection,
 )
-from maitred.config.clients.entries import NAME, start_command
+from maitred.config.clients.entries import program_path, start_command
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import KnownClient, find_client, known_clients
 from maitred.config.clients.takeover import plan_takeover
@@ -170,7 +170,7 @@ class ClientFiles:
         (write_connection if change.kind == "connect" else write_disconnection)(now)
 
     def _words(self) -> Sequence[str]:
-        return start_command(Path(sys.executable).with_name(NAME), self._context.settings.source)
+        return start_command(program_path(), self._context.settings.source)
 
 
 class ClientFileMethods:
