@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -62,7 +63,7 @@ def _text(name: str) -> str:
 
 async def _show(folder: Path, origin: str) -> None:
     chrome: dict[str, Any] = {"transport": "browser"}
-    if os.geteuid() == 0:
+    if sys.platform != "win32" and os.geteuid() == 0:
         err.print("Chrome does not run as root with its sandbox, so it runs without, for a page of its own")
         chrome["browser"] = {"sandbox": False}
     web = {"transport": "pages", "pages": {"allow": [origin]}}
