@@ -1,4 +1,4 @@
-"""Hints and entries fit the way in which maitred was installed: pip, pipx, uv, uvx, an image or a checkout."""
+"""Hints and entries fit the way of installation: pip, pipx, uv, uvx, an image or a checkout."""
 
 import shlex
 from collections.abc import Mapping

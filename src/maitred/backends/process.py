@@ -39,10 +39,12 @@ _REAP_S = 2.0
 _CODE_S = 0.3
 _WARDEN_S = 12.0
 _INHERITED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE"})
-_INHERITED_ON_WINDOWS = frozenset({
-    *("APPDATA", "COMSPEC", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE"),
-    *("SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
-})
+_INHERITED_ON_WINDOWS = frozenset(
+    {
+        *("APPDATA", "COMSPEC", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE"),
+        *("SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+    }
+)
 """Variables without which programs do not start there, or do not find the folders of their user."""
 
 

@@ -452,7 +452,9 @@ def _dataclass_in(hint: Any) -> type[Any] | None:
 
 
 def _unknown_key(key: str, known_keys: Iterable[str]) -> str:
-    hint = did_you_mean(key, known_keys, quoted=as_code, otherwise="docs/configuration.md lists them all")
+    hint = did_you_mean(
+        key, known_keys, quoted=as_code, otherwise="`maitred docs configuration` lists them all"
+    )
     return f"is not a known key; {hint}"
 
 

@@ -57,6 +57,7 @@ COMMANDS = {
     "doctor": "doctor",
     "eval": "eval",
     "demo": "demo",
+    "docs": "docs",
     "entry": "entry",
     "connect": "connect",
     "disconnect": "connect",

@@ -228,4 +228,4 @@ def _show_next() -> None:
     out.print("  servers:")
     out.print("    chrome: {transport: browser}")
     out.print('    web: {transport: pages, pages: {allow: ["https://app.example"]}}')
-    out.print("docs/browser.md and docs/pages.md have the rest.")
+    out.print("`maitred docs browser` and `maitred docs pages` have the rest.")
