@@ -21,7 +21,7 @@ requirements = [{ name = "maitred", path = "/downloads/maitred-0.1.0-py3-none-an
 """
 
 
-def installed(folder: Path, origin: Mapping[str, Any] = FROM_WHEEL, **files: str) -> Installation:
+def installed(folder: Path, files: Mapping[str, str], origin: Mapping[str, Any] = FROM_WHEEL) -> Installation:
     """The installation that is recognised in a folder with some files."""
     folder.mkdir(parents=True)
     for name, text in files.items():
@@ -31,7 +31,7 @@ def installed(folder: Path, origin: Mapping[str, Any] = FROM_WHEEL, **files: str
 
 def test_pipx_gets_packages_by_its_own_command(tmp_path: Path) -> None:
     """`pip install` into its environment would be undone by the next upgrade. The name has pipx's suffix."""
-    there = installed(tmp_path / "venvs/maitred-dev", **{"pipx_metadata.json": "{}"})
+    there = installed(tmp_path / "venvs/maitred-dev", {"pipx_metadata.json": "{}"})
 
     assert there.way == "pipx"
     assert there.add_command("llm", ["openai>=3"]) == "pipx inject maitred-dev 'openai>=3'"
@@ -41,7 +41,7 @@ def test_pipx_gets_packages_by_its_own_command(tmp_path: Path) -> None:
 
 def test_uv_tool_installs_again_with_what_it_had(tmp_path: Path) -> None:
     """A second `uv tool install` forgets the `--with` of the first."""
-    there = installed(tmp_path / "tools/maitred", **{"uv-receipt.toml": RECEIPT, "pyvenv.cfg": BY_UV})
+    there = installed(tmp_path / "tools/maitred", {"uv-receipt.toml": RECEIPT, "pyvenv.cfg": BY_UV})
 
     assert there.way == "uv tool"
     added = "uv tool install --force --with 'six>=1.16'"
@@ -54,7 +54,7 @@ def test_what_uvx_runs_is_started_again_by_uv_from_the_same_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder that it runs from is one of a cache. A client's entry starts with full paths."""
-    there = installed(tmp_path / "cache/archive-v0/x1", **{"pyvenv.cfg": BY_UV})
+    there = installed(tmp_path / "cache/archive-v0/x1", {"pyvenv.cfg": BY_UV})
     monkeypatch.setattr("maitred.config.clients.entries.find_installation", lambda: there)
     program = tmp_path / "cache/archive-v0/x1/maitred"
     program.touch()
@@ -72,12 +72,12 @@ def test_what_uvx_runs_is_started_again_by_uv_from_the_same_wheel(
 
 def test_an_environment_that_uv_made_outside_its_cache_stays(tmp_path: Path) -> None:
     """`uv venv` writes the same line into `pyvenv.cfg`."""
-    assert installed(tmp_path / "project/.venv", **{"pyvenv.cfg": BY_UV}).start_words() == ()
+    assert installed(tmp_path / "project/.venv", {"pyvenv.cfg": BY_UV}).start_words() == ()
 
 
 def test_the_image_is_built_again_with_one_more_extra(tmp_path: Path) -> None:
     """What is installed into a container is gone with it."""
-    there = installed(tmp_path / "opt", **{IMAGE_MARK: "containers,llm\n"})
+    there = installed(tmp_path / "opt", {IMAGE_MARK: "containers,llm\n"})
 
     build = "docker build -f deploy/Containerfile -t maitred"
     assert there.add_command("minilm", ["x"]) == f"{build} --build-arg EXTRAS=containers,llm,minilm ."
@@ -85,8 +85,10 @@ def test_the_image_is_built_again_with_one_more_extra(tmp_path: Path) -> None:
 
 
 def test_a_checkout_is_pulled_and_a_wheel_replaced(tmp_path: Path) -> None:
-    checkout = installed(tmp_path / "a", {"url": "file:///src/my%20maitred", "dir_info": {"editable": True}})
-    wheel = installed(tmp_path / "b")
+    checkout = installed(
+        tmp_path / "a", {}, {"url": "file:///src/my%20maitred", "dir_info": {"editable": True}}
+    )
+    wheel = installed(tmp_path / "b", {})
 
     python = shlex.quote(str(checkout.python))
     assert checkout.upgrade_command("x.whl") == (
@@ -109,7 +111,7 @@ def test_every_hint_for_an_extra_goes_through_the_way_of_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`extras.install_command` is what all messages show."""
-    there = installed(tmp_path / "venvs/maitred", **{"pipx_metadata.json": "{}"})
+    there = installed(tmp_path / "venvs/maitred", {"pipx_metadata.json": "{}"})
     monkeypatch.setattr(extras, "find_installation", lambda: there)
 
     assert extras.install_command("containers").startswith("pipx inject maitred 'docker")

@@ -81,7 +81,7 @@ def narrow_imports() -> None:
             return narrowed[name]
         return plain(name, globals_, locals_, fromlist, level)
 
-    builtins.__import__ = import_
+    builtins.__dict__["__import__"] = import_
 
 
 def modules() -> list[str]:

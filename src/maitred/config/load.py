@@ -32,6 +32,7 @@ from maitred.config.sections import (
     registry_faults,
     saved_spec,
     secret_faults,
+    upgrade_faults,
     webhook_faults,
 )
 from maitred.config.settings import (
@@ -55,6 +56,7 @@ from maitred.config.settings import (
     SecretSettings,
     Settings,
     ToolEntry,
+    UpgradeSettings,
 )
 from maitred.config.taxonomy import check_categories, check_tags, merge_categories
 from maitred.errors import ConfigError
@@ -140,6 +142,7 @@ _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tupl
     Catalog: (catalog_faults,),
     MediationSettings: (mediation_faults,),
     Http: (http_faults,),
+    UpgradeSettings: (upgrade_faults,),
     HeldCallSettings: (hold_faults, webhook_faults),
     RegistrySettings: (registry_faults,),
     SecretSettings: (secret_faults,),

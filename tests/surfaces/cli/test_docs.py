@@ -30,7 +30,7 @@ def test_without_a_name_it_lists_all_pages_with_their_titles(run: Run) -> None:
 
 
 def test_every_page_is_plain_text_of_eighty_columns(run: Run) -> None:
-    """But for code, which is to be copied. No markup of links is left, and nothing that controls a terminal."""
+    """But for code, which is to be copied. No markup of links is left, nor does any control a terminal."""
     for page in PAGES:
         lines = run("docs", page).fine.splitlines()
         prose = [line for line in lines if not line.startswith("    ")]

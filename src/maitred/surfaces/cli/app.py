@@ -58,6 +58,8 @@ COMMANDS = {
     "eval": "eval",
     "demo": "demo",
     "docs": "docs",
+    "service": "service",
+    "upgrade": "upgrade",
     "entry": "entry",
     "connect": "connect",
     "disconnect": "connect",
