@@ -44,3 +44,17 @@ def build(source: Path, folder: Path) -> Distributions:
     assert done.returncode == 0, done.stderr
     [wheel], [sdist] = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return Distributions(wheel=wheel, sdist=sdist)
+
+
+def without_needs(wheel: Path, folder: Path) -> Path:
+    """A copy of a wheel that requires only the packages of its extras; pipx looks for each other one."""
+    lean = folder / wheel.name
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(lean, "w") as new:
+        for item in old.infolist():
+            data = old.read(item)
+            if item.filename.endswith(".dist-info/METADATA"):
+                lines = data.splitlines(keepends=True)
+                is_need = [line.startswith(b"Requires-Dist:") and b"extra ==" not in line for line in lines]
+                data = b"".join(line for line, skipped in zip(lines, is_need, strict=True) if not skipped)
+            new.writestr(item, data)
+    return lean

@@ -101,7 +101,7 @@ def test_a_checkout_is_pulled_and_a_wheel_replaced(tmp_path: Path) -> None:
 
 def test_the_address_of_a_private_index_is_shown_without_its_password(tmp_path: Path) -> None:
     there = installed(
-        tmp_path / "a", {"url": "https://me:secret@host.example/maitred.whl", "archive_info": {}}
+        tmp_path / "a", {}, {"url": "https://me:secret@host.example/maitred.whl", "archive_info": {}}
     )
 
     assert there.source == "https://host.example/maitred.whl"
