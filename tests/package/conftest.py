@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 from tests.package.distributions import ROOT, Distributions, build
+from tests.support.site_packages import link_packages
 
 
 @pytest.fixture(scope="session")
@@ -18,12 +18,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all packages of the tests' environment but maitred, for environments that load none."""
-    folder = tmp_path_factory.mktemp("packages")
-    folder.chmod(0o755)  # another user reads it in a container
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if "maitred" not in path.name and path.suffix != ".pth" and path.name != "__pycache__":
-            (folder / path.name).symlink_to(path)
-    return folder
+    return link_packages(tmp_path_factory.mktemp("packages"))
 
 
 @pytest.fixture(scope="session")
