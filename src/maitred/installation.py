@@ -40,7 +40,7 @@ _TITLES: Final[Mapping[Way, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Installation:
+class OwnInstallation:
     """How maitred was installed into the environment of `python`.
 
     `source` is the wheel, checkout or address that it came from, or empty if an index supplied it.
@@ -116,7 +116,7 @@ def find_installation(
     environ: Mapping[str, str] = os.environ,
     *,
     origin: Mapping[str, Any] | None = None,
-) -> Installation:
+) -> OwnInstallation:
     """The installation of the running program, or of an environment.
 
     `origin` is what the installer recorded of where maitred came from (PEP 610).
@@ -125,19 +125,21 @@ def find_installation(
     recorded = _origin() if origin is None else origin
     source, python = _source(recorded), Path(sys.executable)
     if (folder / IMAGE_MARK).is_file():
-        return Installation(way="image", python=python, prefix=folder, additions=_image_extras(folder))
+        return OwnInstallation(way="image", python=python, prefix=folder, additions=_image_extras(folder))
     if (folder / "pipx_metadata.json").is_file():
-        return Installation(way="pipx", python=python, prefix=folder, source=source)
+        return OwnInstallation(way="pipx", python=python, prefix=folder, source=source)
     if (folder / "uv-receipt.toml").is_file():
         additions = _receipt(folder / "uv-receipt.toml")
-        return Installation(way="uv tool", python=python, prefix=folder, source=source, additions=additions)
+        return OwnInstallation(
+            way="uv tool", python=python, prefix=folder, source=source, additions=additions
+        )
     if folder.parent.name.startswith(_CACHES) and _made_by_uv(folder):
         uv = environ.get("UV") or shutil.which("uv") or "uv"
-        return Installation(way="uvx", python=python, prefix=folder, source=source, uv=uv)
+        return OwnInstallation(way="uvx", python=python, prefix=folder, source=source, uv=uv)
     if recorded.get("dir_info", {}).get("editable"):
-        return Installation(way="checkout", python=python, prefix=folder, source=source)
+        return OwnInstallation(way="checkout", python=python, prefix=folder, source=source)
     way: Way = "pip" if find_spec("pip") is not None else "uv"
-    return Installation(way=way, python=python, prefix=folder, source=source)
+    return OwnInstallation(way=way, python=python, prefix=folder, source=source)
 
 
 def in_shell(words: Sequence[str]) -> str:

@@ -34,7 +34,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
 
 def test_the_digests_are_those_of_all_other_files(files: Mapping[str, bytes]) -> None:
     """In the form that `sha256sum --check` reads."""
-    lines = dict(reversed(line.split("  ")) for line in files["SHA256SUMS"].decode().splitlines())
+    lines = {
+        name: digest
+        for digest, name in (line.split("  ") for line in files["SHA256SUMS"].decode().splitlines())
+    }
 
     assert lines == {
         name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != "SHA256SUMS"

@@ -10,7 +10,7 @@ import pytest
 from maitred import extras
 from maitred.config.clients.discovery import is_maitred
 from maitred.config.clients.entries import start_command
-from maitred.installation import IMAGE_MARK, Installation, find_installation
+from maitred.installation import IMAGE_MARK, OwnInstallation, find_installation
 
 WHEEL = "/downloads/maitred-0.1.0-py3-none-any.whl"
 FROM_WHEEL: Mapping[str, Any] = {"url": f"file://{WHEEL}", "archive_info": {}}
@@ -21,7 +21,9 @@ requirements = [{ name = "maitred", path = "/downloads/maitred-0.1.0-py3-none-an
 """
 
 
-def installed(folder: Path, files: Mapping[str, str], origin: Mapping[str, Any] = FROM_WHEEL) -> Installation:
+def installed(
+    folder: Path, files: Mapping[str, str], origin: Mapping[str, Any] = FROM_WHEEL
+) -> OwnInstallation:
     """The installation that is recognised in a folder with some files."""
     folder.mkdir(parents=True)
     for name, text in files.items():

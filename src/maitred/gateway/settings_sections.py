@@ -138,7 +138,7 @@ RULES: Final[Mapping[str, SectionRule]] = {
     ),
     "upgrade": SectionRule(
         about="where newer versions of maitred are looked for",
-        locked="It says which address is asked, and so whose version a person is told to install.",
+        locked="It says which address is asked, and so whose version a person installs next.",
         instead=_BY_HAND,
     ),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 MARK: Final = "Written by `maitred service install`; `maitred service uninstall` removes it."
-"""A line in each file; a file without it belongs to somebody else."""
+"""A line in each file; the commands touch no file without it."""
 UNIT_NAME: Final = "maitred.service"
 LABEL: Final = "maitred"
 """The name of the agent of launchd."""

@@ -11,7 +11,7 @@ import pytest
 from tests.surfaces.cli.rig import Run, runner, write
 
 from maitred import __version__
-from maitred.installation import Installation
+from maitred.installation import OwnInstallation
 from maitred.surfaces.cli import upgrade
 from maitred.surfaces.cli.package_index import version_key
 
@@ -61,7 +61,7 @@ def index() -> Iterator[Index]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    pipx = Installation(way="pipx", python=tmp_path / "python", prefix=tmp_path / "venvs" / "maitred")
+    pipx = OwnInstallation(way="pipx", python=tmp_path / "python", prefix=tmp_path / "venvs" / "maitred")
     monkeypatch.setattr(upgrade, "find_installation", lambda: pipx)
     return runner(tmp_path, monkeypatch, capsys)
 
