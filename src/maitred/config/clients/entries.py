@@ -32,8 +32,8 @@ def start_command(program: Path, config: Path, profile: str = "") -> Sequence[st
     """The words of the command by which a client starts this gateway over stdio.
 
     `program` is the file of maitred, if it was started by one; else the interpreter starts it as a module.
-    A file that `uvx` made does not stay: there the words run `uvx` again, on the same wheel. With the name of a
-    profile of tools, the client has the tools of that profile alone.
+    A file that `uvx` made does not stay: there the words run `uvx` again, on the same wheel. With the name of
+    a profile of tools, the client has the tools of that profile alone.
     """
     is_own = program.name in (NAME, f"{NAME}.exe") and program.is_file()
     started = find_installation().start_words() or (
