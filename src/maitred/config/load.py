@@ -148,12 +148,7 @@ _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tupl
     SecretSettings: (secret_faults,),
 }
 """What finds the faults of a section as a whole: pairs of a key, or of keys, below it and a text."""
-_ALL_COMMANDS: Final[Mapping[str | bool, Sequence[str]]] = {
-    True: ["*"],
-    False: [],
-    "true": ["*"],
-    "false": [],
-}
+_ALL_COMMANDS: Final[Mapping[Any, Sequence[str]]] = {True: ["*"], False: [], "true": ["*"], "false": []}
 """The short forms of `secrets.commands`, of which JSON has other ones than YAML."""
 _MAPPINGS = ("servers", "categories", "tools", "chains", "profiles")
 _PLAIN: Mapping[str, str] = {
