@@ -23,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE :=
 STARTED := $(shell date +%s)
 
 # `docs` is a folder as well.
-.PHONY: help demo test check lint docs format bench train clean servers
+.PHONY: help demo test check lint docs format release bench train clean servers
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -81,8 +81,8 @@ $(SERVERS)/excel/made: Makefile | $(VENV)/made
 check: lint docs ## format, lint, types, import contracts, docs
 
 lint: $(VENV)/dev
-	$(BIN)/ruff format --check src tests bench training
-	$(BIN)/ruff check src tests bench training
+	$(BIN)/ruff format --check src tests bench training deploy
+	$(BIN)/ruff check src tests bench training deploy
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -90,8 +90,8 @@ docs: $(VENV)/dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/docs
 
 format: $(VENV)/dev ## put the code in order
-	$(BIN)/ruff format src tests bench training
-	$(BIN)/ruff check --fix src tests bench training
+	$(BIN)/ruff format src tests bench training deploy
+	$(BIN)/ruff check --fix src tests bench training deploy
 
 # The checks take one processor for a minute or two, so they run beside the tests. What they found is printed at the end.
 test: ## everything: checks and all tests, those of the docs among them, then the time that it took
@@ -100,6 +100,9 @@ test: ## everything: checks and all tests, those of the docs among them, then th
 	MAKE_STARTED=$(STARTED) $(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
 	wait $$lint || { cat $(VENV)/lint.log; echo "make test: the checks failed, see above"; exit 1; }; \
 	exit $$tests
+
+release: $(VENV)/dev ## build sdist, wheel, bill of materials, provenance and digests into dist/
+	$(BIN)/python deploy/release.py $(ARGS)
 
 bench: $(VENV)/dev ## measure beside a direct connection, a raw relay and other gateways
 	$(BIN)/python -m bench $(ARGS)

@@ -1,26 +1,25 @@
 """Say how to install the packages of an extra, by the names in the installed metadata.
 
-A hint names the packages of the extra. No package index has a package named maitred: a hint with that
-name would fail, or run the code of a stranger who registers it. In a checkout, the metadata is as old as the
-last installation and may lack a newer extra; then the hint installs the checkout again, with the extra.
+A hint names the packages of the extra, and installs them in the way in which maitred was installed. In a
+checkout, the metadata is as old as the last installation and may lack a newer extra; then the hint installs
+the checkout again, with the extra.
 """
 
 import re
-import shlex
-import sys
 import tomllib
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, requires
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+from maitred.installation import find_installation
 
 _REQUIREMENT = re.compile(r"""(?P<package>[^;]+?)\s*;\s*extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
 _CHECKOUT: Final = Path(__file__).parents[2]
 
 
 def install_command(extra: str) -> str:
-    """A shell command that installs an extra's packages for the running interpreter.
+    """A shell command that installs an extra's packages beside the running program.
 
     Raises:
         ValueError: No such extra exists.
@@ -28,10 +27,7 @@ def install_command(extra: str) -> str:
     packages = _installed_packages(extra) or _checkout_with(extra)
     if not packages:
         raise ValueError(f"there is no extra {extra!r}")
-    pip = [sys.executable, "-m", "pip", "install"]
-    if find_spec("pip") is None:  # uv creates environments without pip
-        pip = ["uv", "pip", "install", "--python", sys.executable]
-    return shlex.join([*pip, *packages])
+    return find_installation().add_command(extra, packages)
 
 
 def _installed_packages(extra: str) -> Sequence[str]:

@@ -71,6 +71,8 @@ VIEWER_MAY: Mapping[str, str] = {
     "profiles": "needs to see only",
     "schema": "prints what every installation has",
     "entry": "prints what every installation has",
+    "docs": "prints what every installation has",
+    "upgrade": "prints how this program was installed",
     "ui": "opens pages, on which the gateway shows what the token allows",
     "eval": "measures labelled queries in a gateway of its own",
     "demo": "makes a configuration of its own",
@@ -91,6 +93,7 @@ EXAMPLES: Mapping[str, str] = {
     "approve": "approve x --yes",
     "calls": "calls list",
     "browser": "browser dial-in",
+    "service": "service install --yes",
     "tools": "tools --off x",
     "secret": "secret list",
 }

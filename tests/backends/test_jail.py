@@ -215,7 +215,8 @@ async def test_without_bubblewrap_nothing_is_started_and_it_is_said_what_to_do()
 
     assert await refused(rig.backend(command="no-such-program")) == (
         "it may only run in a jail, and there is none here: bubblewrap (bwrap) is not installed. Install"
-        " bubblewrap, or set `isolation.jail: none` to run such programs as they are (docs/isolation.md)"
+        " bubblewrap, or set `isolation.jail: none` to run such programs as they are"
+        " (`maitred docs isolation`)"
     )
     rig.warden.close()
 
@@ -267,7 +268,9 @@ async def test_a_program_that_is_told_of_what_it_does_not_see_is_not_started(
     script = tmp_path / "server.py"
     script.write_text("pass", encoding="utf-8")
     told = f"its configuration names {script}, which its jail does not show;"
-    grant = f"grant it in its manifest, such as `filesystem: [{{path: {tmp_path}}}]` (docs/isolation.md)"
+    grant = (
+        f"grant it in its manifest, such as `filesystem: [{{path: {tmp_path}}}]` (`maitred docs isolation`)"
+    )
 
     assert await refused(rig.backend(args=(str(script),))) == f"{told} {grant}"
     assert told in await refused(rig.backend(args=(f"--config={script}",)))

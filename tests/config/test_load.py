@@ -188,7 +188,7 @@ def test_keys_of_another_transport_in_the_json_of_a_client_are_ignored() -> None
     [
         ("server:\n  a: {command: x}\n", f"line 1: server: {UNKNOWN} `servers`?"),
         ("limits: {call_timeout: 3}\n", f"line 1: limits.call_timeout: {UNKNOWN} `call_timeout_s`?"),
-        ("zebra: 1\n", "line 1: zebra: is not a known key; docs/configuration.md lists them all"),
+        ("zebra: 1\n", "line 1: zebra: is not a known key; `maitred docs configuration` lists them all"),
         ("servers:\n  a: {command: x, comand: y}\n", f"line 2: servers.a.comand: {UNKNOWN} `command`?"),
         ("servers: [a]\n", "line 1: servers: must be a mapping of server names to servers"),
         ("limits: 3\n", "line 1: limits: must be a mapping of keys to values"),

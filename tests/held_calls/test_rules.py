@@ -39,7 +39,7 @@ def test_every_fault_of_a_rule_is_reported_with_its_line() -> None:
         "line 6: rules[2].when: column 8: `>` cannot be applied to (string, int)",
     ]
     assert faults("{when: 'true', for: ever}") == [
-        "line 4: rules[0].for: is not a known key; docs/configuration.md lists them all"
+        "line 4: rules[0].for: is not a known key; `maitred docs configuration` lists them all"
     ]
 
 

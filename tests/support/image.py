@@ -87,7 +87,7 @@ def write_archive(path: Path) -> None:
             for at, tree in trees.items()
             if name.startswith(f"{at}/") and name.endswith(".so")
         ]
-        for at, source in _shared([*map(str, programs.values()), *extensions]).items():
+        for at, source in shared_libraries([*map(str, programs.values()), *extensions]).items():
             out.add(source, arcname=at, filter=_kept)
         for folder in ("tmp", "proc", "sys", "dev", "run", "home/guest"):
             out.addfile(_folder(folder))
@@ -113,7 +113,7 @@ def _packages(at: str) -> Mapping[str, Path]:
     return {f"{at}/{top}": site / top for top in sorted(tops) if (site / top).exists()}
 
 
-def _shared(programs: Sequence[str]) -> Mapping[str, Path]:
+def shared_libraries(programs: Sequence[str]) -> Mapping[str, Path]:
     """Where each shared library goes that programs and extensions load, by the loader's own word."""
     told = subprocess.run(["ldd", *programs], capture_output=True, check=False, text=True).stdout
     found = {Path(one) for one in _LIBRARY.findall(told)}

@@ -16,9 +16,7 @@ from typing import Final
 from maitred.backends.base import ConnectError, Ending
 
 _SIGNALLED: Final = 128
-_FROM_OUTSIDE: Final = frozenset(
-    {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
-)
+_FROM_OUTSIDE: Final = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"})
 """Signals that come from other processes; all others, such as SIGSEGV, are the program's own fault."""
 
 
@@ -32,7 +30,7 @@ def exit_ending(code: int | None) -> Ending:
         number = signal.Signals(-code)
     except ValueError:
         return Ending(kind="exit", reason=f"it was ended by signal {-code}")
-    kind: Final = "killed" if number in _FROM_OUTSIDE else "exit"
+    kind: Final = "killed" if number.name in _FROM_OUTSIDE else "exit"
     return Ending(kind=kind, reason=f"it was ended by {number.name}")
 
 

@@ -79,7 +79,7 @@ def end_orphans(gone: Collection[str]) -> int:
     begun = time.monotonic()
     while left and time.monotonic() - begun < _GRACE_S + _LEAVE_S:
         left = warden.signal_each(left, number)
-        number = 0 if time.monotonic() - begun < _GRACE_S else signal.SIGKILL
+        number = 0 if time.monotonic() - begun < _GRACE_S else warden.KILL
         if left:
             time.sleep(_POLL_S)  # the kernel sends no event for processes that are no children of this one
     return len(found)
@@ -176,6 +176,8 @@ class ClaimRegistry:
 
 def _is_free(path: Path, inode: int) -> bool:
     """Whether no process holds the lock of a file, which must be the original one."""
+    if sys.platform == "win32":
+        return False
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

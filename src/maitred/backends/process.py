@@ -38,12 +38,20 @@ _TERMINATE_S = 1.0
 _REAP_S = 2.0
 _CODE_S = 0.3
 _WARDEN_S = 12.0
-_INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE")
+_INHERITED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE"})
+_INHERITED_ON_WINDOWS = frozenset(
+    {
+        *("APPDATA", "COMSPEC", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE"),
+        *("SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+    }
+)
+"""Variables without which programs do not start there, or do not find the folders of their user."""
 
 
 def environment(granted: Mapping[str, str], base: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment of a server's process: PATH, HOME, the locale, and what its configuration grants."""
-    inherited = {k: v for k, v in base.items() if k in _INHERITED or k.startswith("LC_")}
+    names = _INHERITED | _INHERITED_ON_WINDOWS if sys.platform == "win32" else _INHERITED
+    inherited = {k: v for k, v in base.items() if k in names or k.startswith("LC_")}
     return inherited | dict(granted)
 
 
@@ -115,7 +123,7 @@ class Warden:
             cwd="/",
             env={name: text for name, text in os.environ.items() if name != warden.MARK},  # it may be marked
         )
-        if self._process.stdin is not None:
+        if self._process.stdin is not None and sys.platform != "win32":
             os.set_blocking(self._process.stdin.fileno(), False)
         for line in self._watched.values():
             self._tell(line)
@@ -159,7 +167,7 @@ class Warden:
         self._claims.clear()
 
     def _claim(self, kind: Kind) -> None:
-        if self._path is None or kind in self._claims:
+        if self._path is None or kind in self._claims or sys.platform == "win32":  # it has no such locks
             return
         try:
             self._claims[kind] = ClaimRegistry(self._path, kind).take(self._mark)
@@ -301,7 +309,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             strays |= await to_thread.run_sync(warden.descendants, self.pid)
             if self._ask(strays):
                 await self._wait(_TERMINATE_S, strays)
-                warden.signal_all(self.pid, strays, signal.SIGKILL)
+                warden.signal_all(self.pid, strays, warden.KILL)
             await self._wait(_REAP_S)
             transport.close()
 

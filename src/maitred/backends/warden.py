@@ -17,6 +17,9 @@ import time
 MARK = "MAITRED_GATEWAY"
 """The environment variable that marks every process of a gateway's servers."""
 
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""The signal that ends a process at once; on Windows, every signal but two does."""
+
 _GRACE_S = 1.0
 _REMOVE_S = 5.0
 _LATE_S = 3.0
@@ -58,6 +61,8 @@ def is_gone(mark: str) -> bool:
         _, pid, started, _ = mark.split("-")
         if started:
             return start_time(int(pid)) != started
+        if sys.platform == "win32":  # `kill` there ends what it is to ask about
+            return False
         os.kill(int(pid), 0)  # start times are unknown on this system
     except (ValueError, ProcessLookupError):
         return True
@@ -102,10 +107,24 @@ def signal_all(group: int, strays: dict[int, str], number: int) -> bool:
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; returns whether it has any process left."""
+    """Send a signal to a process group; returns whether it has any process left.
+
+    Windows has no such groups: there the process alone is ended, and is not asked about.
+    """
     try:
-        os.killpg(group, number)
+        if sys.platform != "win32":
+            os.killpg(group, number)
+        elif not number or not _end(group):
+            return False
     except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _end(pid: int) -> bool:
+    try:
+        os.kill(pid, KILL)
+    except OSError:  # Windows says neither which process is missing nor which may not be ended
         return False
     return True
 
@@ -178,7 +197,7 @@ def _end_all(groups: dict[int, str], mark: str) -> None:
     while left or strays:
         left = [group for group in left if signal_group(group, number)]
         strays = signal_each(strays, number)
-        number = 0 if time.monotonic() < deadline else signal.SIGKILL
+        number = 0 if time.monotonic() < deadline else KILL
         if left or strays:
             time.sleep(0.02)
         if time.monotonic() > deadline + _GRACE_S:

@@ -278,6 +278,8 @@ def _remove(profile: Path) -> bool:
 
 def _lock(folder: Path) -> int | None:
     """The open file that locks a folder until it is closed; `None` if it cannot be locked."""
+    if sys.platform == "win32":
+        return None
     try:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

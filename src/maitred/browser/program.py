@@ -8,6 +8,7 @@ available.
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Literal
 
@@ -112,6 +113,8 @@ async def serve(options: BrowserOptions, visibility: Visibility) -> None:
 
 async def _end_by_signal(program: BrowserProgram) -> None:
     """End the browsers, then this process: a thread that reads standard input could not be cancelled."""
+    if sys.platform == "win32":  # its event loop receives no signals; the end of standard input remains
+        return
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             await program.toolbox.close()

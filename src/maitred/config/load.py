@@ -32,6 +32,7 @@ from maitred.config.sections import (
     registry_faults,
     saved_spec,
     secret_faults,
+    upgrade_faults,
     webhook_faults,
 )
 from maitred.config.settings import (
@@ -55,6 +56,7 @@ from maitred.config.settings import (
     SecretSettings,
     Settings,
     ToolEntry,
+    UpgradeSettings,
 )
 from maitred.config.taxonomy import check_categories, check_tags, merge_categories
 from maitred.errors import ConfigError
@@ -140,17 +142,13 @@ _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tupl
     Catalog: (catalog_faults,),
     MediationSettings: (mediation_faults,),
     Http: (http_faults,),
+    UpgradeSettings: (upgrade_faults,),
     HeldCallSettings: (hold_faults, webhook_faults),
     RegistrySettings: (registry_faults,),
     SecretSettings: (secret_faults,),
 }
 """What finds the faults of a section as a whole: pairs of a key, or of keys, below it and a text."""
-_ALL_COMMANDS: Final[Mapping[str | bool, Sequence[str]]] = {
-    True: ["*"],
-    False: [],
-    "true": ["*"],
-    "false": [],
-}
+_ALL_COMMANDS: Final[Mapping[Any, Sequence[str]]] = {True: ["*"], False: [], "true": ["*"], "false": []}
 """The short forms of `secrets.commands`, of which JSON has other ones than YAML."""
 _MAPPINGS = ("servers", "categories", "tools", "chains", "profiles")
 _PLAIN: Mapping[str, str] = {
@@ -452,7 +450,9 @@ def _dataclass_in(hint: Any) -> type[Any] | None:
 
 
 def _unknown_key(key: str, known_keys: Iterable[str]) -> str:
-    hint = did_you_mean(key, known_keys, quoted=as_code, otherwise="docs/configuration.md lists them all")
+    hint = did_you_mean(
+        key, known_keys, quoted=as_code, otherwise="`maitred docs configuration` lists them all"
+    )
     return f"is not a known key; {hint}"
 
 

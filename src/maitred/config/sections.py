@@ -22,6 +22,7 @@ from maitred.config.settings import (
     RegistrySettings,
     SavedEntry,
     SecretSettings,
+    UpgradeSettings,
 )
 from maitred.errors import ConfigError
 from maitred.model.browsers import PROFILE_NAME, BrowserOptions
@@ -251,6 +252,14 @@ def secret_faults(section: SecretSettings) -> Iterator[tuple[str, str]]:
             )
         elif "/" in program and not program.startswith("/"):
             yield "commands", f"{program!r} is a relative path; write the name alone, or the whole path"
+
+
+def upgrade_faults(section: UpgradeSettings) -> Iterator[tuple[str, str]]:
+    """Yield the faults of the address of newer versions: pairs of a key and a text."""
+    if section.url and not _is_safe(section.url):
+        yield "url", "must start with https:// (http:// only on this machine)"
+    elif section.url and "@" in urlsplit(section.url).netloc:
+        yield "url", "must hold no name or password, as messages show it"
 
 
 _CHECKSUM: Final = re.compile(r"[0-9a-fA-F]{64}")

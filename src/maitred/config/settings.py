@@ -449,6 +449,13 @@ class SecretSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UpgradeSettings:
+    """Where `maitred upgrade --check` asks for newer versions; without `url` it asks nowhere."""
+
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """All choices of the operator; `source` is their file."""
 
@@ -478,3 +485,4 @@ class Settings:
     http: Http = field(default_factory=Http)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     secrets: SecretSettings = field(default_factory=SecretSettings)
+    upgrade: UpgradeSettings = field(default_factory=UpgradeSettings)

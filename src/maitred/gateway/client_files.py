@@ -27,7 +27,7 @@ from maitred.config.clients.connection import (
     write_connection,
     write_disconnection,
 )
-from maitred.config.clients.entries import NAME, profile_of_words, start_command
+from maitred.config.clients.entries import profile_of_words, program_path, start_command
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import KnownClient, find_client, known_clients
 from maitred.config.clients.takeover import plan_takeover
@@ -181,8 +181,7 @@ class ClientFiles:
         (write_connection if change.kind == "connect" else write_disconnection)(now)
 
     def _words(self, profile: str) -> Sequence[str]:
-        program = Path(sys.executable).with_name(NAME)
-        return start_command(program, self._context.settings.source, profile)
+        return start_command(program_path(), self._context.settings.source, profile)
 
 
 class ClientFileMethods:

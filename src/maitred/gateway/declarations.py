@@ -71,7 +71,9 @@ class Declarations:
 
         read(manifest.visibility, self._rules, fault)
         for key, message in faults:
-            yield Finding(layer=_LAYER, severity="refuse", key=key, reason=message, fix="docs/visibility.md")
+            yield Finding(
+                layer=_LAYER, severity="refuse", key=key, reason=message, fix="`maitred docs visibility`"
+            )
 
     def _of_overrides(self, manifest: Manifest) -> Iterator[Finding]:
         if not manifest.overrides:
@@ -89,5 +91,5 @@ class Declarations:
                     severity="refuse",
                     key=f"overrides.{key}" if message else "overrides",
                     reason=message or said,
-                    fix="docs/mediation.md",
+                    fix="`maitred docs mediation`",
                 )

@@ -136,6 +136,11 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked=f"{_START} It says which programs run.",
         instead=f"{_THEN_START} `maitred secret` keeps secrets in the keyring.",
     ),
+    "upgrade": SectionRule(
+        about="where newer versions of maitred are looked for",
+        locked="It says which address is asked, and so whose version a person installs next.",
+        instead=_BY_HAND,
+    ),
 }  # fmt: skip
 """Every section of a configuration file, those that a person may change first."""
 

@@ -115,7 +115,7 @@ def _kind(error: BaseException) -> int:
 def _write_beside(path: Path) -> None:
     """Write as much as a start needs into a file beside it, and remove that file."""
     probe = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    number = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    number = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         left = _PROBE_BYTES
         while left > 0:

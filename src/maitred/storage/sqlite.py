@@ -279,7 +279,7 @@ def _make_place(path: Path) -> None:
         raise store_error(path, error) from error
     with suppress(OSError):  # opening it will find out why it cannot be made
         if not path.exists():  # closing a file in use would release the locks of this process
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     _close_to_others(path)
 
 

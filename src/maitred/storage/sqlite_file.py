@@ -51,7 +51,7 @@ class Standby:
         make_folder(self._path.parent)
         draft = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         try:
-            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             with closing(sqlite3.connect(draft)) as file:
                 self._connection.backup(file)
             if self._path.exists() and not self._path.stat().st_size:

@@ -15,7 +15,7 @@ _ADVICE: Final[Mapping[FaultCode, str]] = {
     "variable_unset": "set the variable where maitred is started, for instance in your client's env",
     "not_ready": "raise `start_timeout_s` of the server if it is slow the first time",
     "image_not_fetched": "fetch or make the image by hand, or correct its name in the manifest",
-    "login_needed": "run that command; docs/oauth.md explains the login",
+    "login_needed": "run that command; `maitred docs oauth` explains the login",
     "unauthorized": "set `headers: {Authorization: Bearer ${TOKEN}}`",
     "open_files": "raise the limit as it says, or have fewer servers run at once",
 }
@@ -28,7 +28,7 @@ _MEMORY: Final = "raise `memory` in its manifest, and register it again"
 _MODULE: Final = "the server's Python package is not installed for the interpreter in `command`"
 _SUSPENDED: Final = "see `maitred explain NAME`; `maitred resume NAME` ends it"
 _EXIT: Final = "its last output is shown above; run its command by hand to see more"
-_OTHERWISE: Final = "see docs/troubleshooting.md"
+_OTHERWISE: Final = "see `maitred docs troubleshooting`"
 
 
 def advice(status: ServerStatus, lines: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ jail. They load it when the first server needs it, the SDK of the engine last. `
 import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -197,7 +198,7 @@ async def look_at_browsers(settings: Settings) -> "Sequence[BrowserReport]":
     """
     driving = {name: spec.browser for name, spec in settings.servers.items() if spec.browser and spec.usable}
     if not settings.servers:
-        driving = {"": BrowserOptions(sandbox=os.geteuid() != 0)}
+        driving = {"": BrowserOptions(sandbox=sys.platform == "win32" or os.geteuid() != 0)}
     if not driving:
         return []
     from maitred.backends.process import Warden

@@ -55,4 +55,4 @@ def test_there_is_advice_for_each_fault_that_the_gateway_knows(fault: FaultCode)
     spec = ServerSpec(name="a", command="x")
     status = ServerStatus(spec=spec, health=health, facts=ServerFacts(), tools=0, cost_tokens=0)
 
-    assert advice(status, ()) not in ("", "see docs/troubleshooting.md")
+    assert advice(status, ()) not in ("", "see `maitred docs troubleshooting`")

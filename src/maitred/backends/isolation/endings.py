@@ -9,7 +9,6 @@ the gateway still receives after the group is gone.
 
 import os
 import re
-import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from maitred.backends.launch import exit_ending, of_first
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _FROM_OUTSIDE: Final = frozenset({"kill", "stop"})
 _MIB: Final = 2**20
+_KILLED: Final = -9
 _GROUP_GONE_S: Final = 2.0
 _GONE_AND_MORE: Final = 2
 
@@ -123,6 +123,6 @@ def container_ending(
         return Ending(kind="memory", reason=f"the kernel ended it: it needed {need}")
     if from_outside(actions):
         return Ending(kind="killed", reason="its container was ended from outside")
-    if of_first(state.code) == -signal.SIGKILL and by_kernel is None:
+    if of_first(state.code) == _KILLED and by_kernel is None:
         return Ending(kind="killed", reason=f"it was killed, perhaps since it needed {need}")
     return exit_ending(of_first(state.code))

@@ -195,7 +195,7 @@ class ProgramJail:
         if not means.bwrap:
             raise ConnectError(
                 f"it may only run in a jail, and there is none here: {means.why_not}. Install bubblewrap, or"
-                " set `isolation.jail: none` to run such programs as they are (docs/isolation.md)",
+                " set `isolation.jail: none` to run such programs as they are (`maitred docs isolation`)",
                 fault="jail_missing",
             )
         group = means.groups.group(f"{self._mark}.{next(self._numbers)}") if means.groups else None
@@ -349,7 +349,7 @@ class _Cell:
                 folder = word if os.path.isdir(word) else Path(word).parent  # noqa: PTH112  # raises nothing
                 raise ConnectError(
                     f"its configuration names {word}, which its jail does not show; grant it in its manifest,"
-                    f" such as `filesystem: [{{path: {folder}}}]` (docs/isolation.md)",
+                    f" such as `filesystem: [{{path: {folder}}}]` (`maitred docs isolation`)",
                     fault="path_not_granted",
                 )
 

@@ -6,6 +6,7 @@ machine.
 """
 
 import os
+import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -27,7 +28,9 @@ def why_refused(path: str, sockets: Iterable[str] = ()) -> str:
         return f"is a link, or below one, and leads to {real}: grant that itself"
     if is_socket(real):
         return "is a socket, which gives control over another program"
-    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or (
+        f"/run/user/{os.getuid()}" if sys.platform != "win32" else ""
+    )
     usual = (*usual_sockets(runtime, Path.home()), socket_of(os.environ.get("DOCKER_HOST", "")))
     held = [os.path.realpath(one) for one in (*usual, *sockets) if one]
     if any(Path(one).is_relative_to(real) for one in held):

@@ -1,6 +1,7 @@
 """What this machine has to isolate registered servers, in words for `maitred doctor`."""
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Literal
 
@@ -22,7 +23,7 @@ def of_jail(choice: Literal["auto", "bwrap", "none"], means: JailMeans) -> Seque
         return [MachineAspect(name="jail", works=False, told=told)]
     jail = MachineAspect(name="jail", works=True, told=f"{means.version} at {means.bwrap}")
     if means.groups is None:
-        unbounded = _ROOT if os.geteuid() == 0 else ""
+        unbounded = _ROOT if sys.platform != "win32" and os.geteuid() == 0 else ""
         told = f"for each process alone, since {means.why_no_groups}{unbounded}"
     else:
         told = f"for all processes of a server together, by control groups (version {means.groups.version})"

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from maitred.config.paths import default_path
 from maitred.errors import ConfigError
+from maitred.installation import find_installation
 
 Json = dict[str, Any]
 StdioEntry = Callable[[Sequence[str]], Json]
@@ -31,10 +32,13 @@ def start_command(program: Path, config: Path, profile: str = "") -> Sequence[st
     """The words of the command by which a client starts this gateway over stdio.
 
     `program` is the file of maitred, if it was started by one; else the interpreter starts it as a module.
-    With the name of a profile of tools, the client has the tools of that profile alone.
+    A file that `uvx` made does not stay: there the words run `uvx` again, on the same wheel. With the name of
+    a profile of tools, the client has the tools of that profile alone.
     """
-    is_own = program.name == NAME and program.is_file()
-    started = [str(program)] if is_own else [sys.executable, "-m", "maitred"]
+    is_own = program.name in (NAME, f"{NAME}.exe") and program.is_file()
+    started = find_installation().start_words() or (
+        [str(program)] if is_own else [sys.executable, "-m", "maitred"]
+    )
     chosen = [] if _is_default(config) else ["--config", str(config.absolute())]
     return [*started, "serve", *chosen, *(["--profile", profile] if profile else [])]
 
@@ -42,6 +46,11 @@ def start_command(program: Path, config: Path, profile: str = "") -> Sequence[st
 def profile_of_words(words: Sequence[str]) -> str:
     """The profile of tools that a command of `start_command` names; empty if it names none."""
     return words[words.index("--profile") + 1] if "--profile" in words[:-1] else ""
+
+
+def program_path() -> Path:
+    """Where the program of maitred is beside the interpreter; the file need not exist."""
+    return Path(sys.executable).with_name(f"{NAME}.exe" if sys.platform == "win32" else NAME)
 
 
 def _is_default(config: Path) -> bool:

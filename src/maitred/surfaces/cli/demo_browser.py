@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -62,7 +63,7 @@ def _text(name: str) -> str:
 
 async def _show(folder: Path, origin: str) -> None:
     chrome: dict[str, Any] = {"transport": "browser"}
-    if os.geteuid() == 0:
+    if sys.platform != "win32" and os.geteuid() == 0:
         err.print("Chrome does not run as root with its sandbox, so it runs without, for a page of its own")
         chrome["browser"] = {"sandbox": False}
     web = {"transport": "pages", "pages": {"allow": [origin]}}
@@ -227,4 +228,4 @@ def _show_next() -> None:
     out.print("  servers:")
     out.print("    chrome: {transport: browser}")
     out.print('    web: {transport: pages, pages: {allow: ["https://app.example"]}}')
-    out.print("docs/browser.md and docs/pages.md have the rest.")
+    out.print("`maitred docs browser` and `maitred docs pages` have the rest.")

@@ -35,7 +35,7 @@ from maitred.wiring import look_at_browsers, look_at_cages, open_gateway
 from maitred.wording import count_of
 
 _SHOWN_LINES = 10
-_BROWSER: Final = "see docs/browser.md"
+_BROWSER: Final = "see `maitred docs browser`"
 _NO_WAY: Final = "it can find no page: no server has `transport: browser`, and no page can dial in"
 _NO_WAY_ADVICE: Final = "add such a server, as `chrome: {transport: browser}`, or `dial_in: 0` to its `pages`"
 

@@ -40,7 +40,7 @@ def profiles(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"profiles": [one.to_json() for one in found]})
     elif not found:
-        out.note("The configuration has no profiles; docs/profiles.md says how to write one.")
+        out.note("The configuration has no profiles; `maitred docs profiles` says how to write one.")
     else:
         _show(found)
 

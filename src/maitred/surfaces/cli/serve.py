@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -211,6 +212,9 @@ async def _until_signalled(
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """End in good order on SIGINT, SIGTERM and SIGHUP; a second signal ends the process at once."""
+    if sys.platform == "win32":  # its event loop receives no signals; Ctrl-C cancels the whole command
+        task_status.started()
+        return
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:

@@ -30,9 +30,7 @@ class BackgroundStart:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.is_asked = _is_door(address)
-        self._lock = (
-            0 if self.is_asked else os.open(address.door, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        )
+        self._lock = 0 if self.is_asked else os.open(address.door, os.O_RDWR | os.O_CREAT, 0o600)
         self._is_over = False
 
     def take_turn(self) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -58,7 +59,8 @@ def _place() -> str:
             spaces.append(os.readlink(f"/proc/self/ns/{name}"))  # noqa: PTH115  # the same
         except OSError:  # not Linux
             spaces.append("")
-    return repr((spaces, sorted(os.getgroups()), os.getgid(), _rights()))
+    groups = (sorted(os.getgroups()), os.getgid()) if sys.platform != "win32" else ()
+    return repr((spaces, *groups, _rights()))
 
 
 def _rights() -> list[str]:

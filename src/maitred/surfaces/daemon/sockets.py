@@ -72,7 +72,7 @@ class GatewayEndpoint(NamedTuple):
     def lives(self) -> bool:
         """Whether its process lives; removes the files of a dead one."""
         try:
-            held = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            held = os.open(self.lock, os.O_RDWR | os.O_NOFOLLOW)
         except OSError:
             return False
         try:
@@ -182,7 +182,7 @@ class EndpointLock:
         while True:
             name = f"{address.key}-{address.build}-{_LETTERS[kind]}{os.urandom(4).hex()}"
             self.seat = GatewayEndpoint(address.folder, name)
-            self._lock = os.open(self.seat.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._lock = os.open(self.seat.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             hold(self._lock, wait=True)
             try:
                 if os.path.samestat(os.fstat(self._lock), self.seat.lock.stat()):

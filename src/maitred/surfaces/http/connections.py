@@ -6,7 +6,7 @@ days. Head and body of an answer leave together by a private method of uvicorn, 
 """
 
 import asyncio
-import resource
+import sys
 from typing import Any, Final
 
 import structlog
@@ -14,6 +14,9 @@ from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from maitred.surfaces.disconnects import ON_DISCONNECT, Disconnection
+
+if sys.platform != "win32":
+    import resource
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +27,7 @@ HEAD_S: Final = 10.0
 BODY_S: Final = 60.0
 _LINGER_S: Final = 2.0
 _FEWEST: Final = 16
+_MOST_ON_WINDOWS: Final = 512
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PER_HEADER: Final = 4  # a colon, a blank, the end of the line
 _REFUSALS: Final = {
@@ -39,6 +43,8 @@ _REFUSALS: Final = {
 
 def most_connections() -> int:
     """The limit of connections: half of the file descriptors, since servers and files need the rest."""
+    if sys.platform == "win32":  # sockets are no files there
+        return _MOST_ON_WINDOWS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(_FEWEST, soft // 2)
 

@@ -4,14 +4,12 @@ Who was here is what the audit trail and the running gateway know: a claim of ea
 To add a client that a person may connect, add it to `clients.yaml` in `maitred.config.clients`.
 """
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from maitred.audit.line_index import SUCCESSES
-from maitred.config.clients.entries import NAME, start_command
+from maitred.config.clients.entries import program_path, start_command
 from maitred.config.clients.table import KnownClient, client_named, known_clients
 from maitred.gateway import ClientFileChange, ClientWay, SeenClient
 from maitred.surfaces.web.outcomes import Outcomes
@@ -87,7 +85,7 @@ async def view(visit: Visit) -> Mapping[str, Any]:
     found = await visit.gateway.audit_lines(visit.viewer, limit=_LINES)
     rows = client_rows(found.lines, visit.gateway.seen_clients(visit.viewer))
     settings, endpoint = visit.gateway.settings, visit.endpoint
-    words = start_command(Path(sys.executable).with_name(NAME), settings.source)
+    words = start_command(program_path(), settings.source)
     seen = {row.title for row in rows}
     guides = [_guide(one, words, endpoint, was_here=one.title in seen) for one in known_clients()]
     return {
