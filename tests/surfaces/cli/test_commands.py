@@ -26,6 +26,8 @@ WITHOUT_JSON: Mapping[str, str] = {
     "completion": "prints a script",
     "help": "prints the help",
     "edit": "opens an editor",
+    "service install": "asks a person; `service status` tells programs what is there",
+    "service uninstall": "asks a person; `service status` tells programs what is there",
 }
 """Commands without `--json`, and why."""
 

@@ -73,7 +73,7 @@ def test_bash_completes_by_the_script(run: Run, tmp_path: Path) -> None:
 def test_commands_options_choices_and_names_are_completed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the configuration and the catalog; no server is started."""
     expected = {
-        "maitred se": ["secret", "search", "serve"],
+        "maitred se": ["service", "secret", "search", "serve"],
         "maitred tokens r": ["revoke"],
         "maitred search --lim": ["--limit"],
         "maitred audit ver": ["verify"],
