@@ -16,10 +16,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 import anyio
 import typer
+from anyio import from_thread
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.segment import Segment
@@ -33,6 +34,7 @@ from maitred.config.paths import default_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
+from maitred.surfaces.cli.hosted import ElsewhereError, hosted_command
 from maitred.wiring import make_grants, open_gateway, single_error
 from maitred.wording import did_you_mean, quote_input
 
@@ -45,8 +47,17 @@ class PlainConsole(Console):
     """A console that treats printed text neither as markup nor as terminal control."""
 
     def __init__(self, *, stderr: bool = False, soft_wrap: bool = True, width: int | None = None) -> None:
+        hosted = hosted_command()
+        stream = None if hosted is None else hosted.err if stderr else hosted.out
         super().__init__(
-            stderr=stderr, soft_wrap=soft_wrap, width=width, highlight=False, markup=False, emoji=False
+            stderr=stderr,
+            soft_wrap=soft_wrap,
+            width=width,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            file=cast("IO[str] | None", stream),
+            _environ=None if hosted is None else hosted.environ,
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -54,6 +65,34 @@ class PlainConsole(Console):
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control else Segment(printable(text, terminal=self.is_terminal), style)
+
+
+class _CurrentConsole:
+    """The console of the command that runs here, in its own process or for another one."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        self._stderr = stderr
+        self._own = PlainConsole(stderr=stderr)
+
+    def actual(self) -> PlainConsole:
+        """The console itself, for what prints from a thread of its own."""
+        hosted = hosted_command()
+        if hosted is None:
+            return self._own
+        key = "err" if self._stderr else "out"
+        if key not in hosted.consoles:
+            hosted.consoles[key] = PlainConsole(stderr=self._stderr)
+        console: PlainConsole = hosted.consoles[key]
+        return console
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.actual(), name)
+
+    def __enter__(self) -> PlainConsole:
+        return self.actual().__enter__()  # type: ignore[return-value]  # the class of the console itself
+
+    def __exit__(self, *error: object) -> None:
+        self.actual().__exit__(*error)
 
 
 def printable(text: str, *, terminal: bool = True) -> str:
@@ -80,8 +119,35 @@ def escape(character: str) -> str:
 
 def print_answer(text: str) -> None:
     """Print a tool's answer: to a terminal as printable text, to a file or a pipe unchanged."""
-    shown = printable(text) if sys.stdout.isatty() else text
-    typer.echo(shown, color=True)  # else it would remove colors from the output to a file
+    hosted = hosted_command()
+    echo(printable(text) if (hosted.out if hosted else sys.stdout).isatty() else text)
+
+
+def echo(text: str) -> None:
+    """Print a text unchanged, as one or more lines."""
+    if (hosted := hosted_command()) is not None:
+        hosted.out.write(f"{text}\n")
+    else:
+        typer.echo(text, color=True)  # else it would remove colors from the output to a file
+
+
+def read_input() -> str:
+    """All of standard input. It waits, so it must not be called in a coroutine."""
+    hosted = hosted_command()
+    return from_thread.run(hosted.read_input) if hosted else sys.stdin.read()
+
+
+def can_ask() -> bool:
+    """Whether there is a terminal to ask a person at.
+
+    Raises:
+        ElsewhereError: The terminal is that of another process, which has to ask.
+    """
+    if (hosted := hosted_command()) is None:
+        return sys.stdin.isatty()
+    if hosted.input_is_terminal:
+        raise ElsewhereError("it asks at the terminal")
+    return False
 
 
 def in_json(value: Any, *, indent: int | None = None) -> str:
@@ -98,8 +164,14 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
 
 T = TypeVar("T")
 
-out = PlainConsole()
-err = PlainConsole(stderr=True)
+out = cast("PlainConsole", _CurrentConsole(stderr=False))
+err = cast("PlainConsole", _CurrentConsole(stderr=True))
+
+
+def actual_console(console: PlainConsole) -> PlainConsole:
+    """The console that `out` or `err` means now, for what prints from a thread of its own."""
+    return console.actual() if isinstance(console, _CurrentConsole) else console
+
 
 ConfigOption = Annotated[
     Path | None,
@@ -117,6 +189,8 @@ COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
 
 def config_path(given: Path | None) -> Path:
     """The configuration file: as given, else $MAITRED_CONFIG, else the user's own."""
+    if (hosted := hosted_command()) is not None:
+        return hosted.path_for(given)
     return given or default_path()
 
 
@@ -136,6 +210,8 @@ def check_servers(settings: Settings, names: Iterable[str]) -> None:
 
 def settings_of(given: Path | None) -> Settings:
     """Load the configuration of a command."""
+    if (hosted := hosted_command()) is not None:
+        return hosted.settings_for(given)
     return load(config_path(given))
 
 
@@ -155,8 +231,9 @@ def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
         ConfigError: The token is not valid.
         NotAllowedError: An ability is missing.
     """
-    viewer = LOCAL_USER
-    if token := token or token_of_environment():
+    hosted = hosted_command()
+    viewer = LOCAL_USER if hosted is None else hosted.viewer
+    if hosted is None and (token := token or token_of_environment()):
         grant = anyio.run(make_grants(settings).grant_of, token)
         if not isinstance(grant, Grant):
             raise ConfigError(AS_TOKEN, [grant.reason])
@@ -192,19 +269,21 @@ def may_configure(given: Path | None) -> None:
 
 def run(function: Callable[[], Awaitable[T]]) -> T:
     """Run a command's coroutine. Garbage collection is on from here."""
-    gc.enable()
 
     async def main() -> T:
         async with single_error():
             return await function()
 
+    if hosted_command() is not None:
+        return from_thread.run(main)
+    gc.enable()
     return anyio.run(main)
 
 
 async def wait_for_vectors(gateway: "Gateway") -> None:
     """Wait until every tool can be found by meaning; a progress bar appears if that takes long."""
     await gateway.warm()
-    with Progress(*COLUMNS, console=err, transient=True) as bars:
+    with Progress(*COLUMNS, console=actual_console(err), transient=True) as bars:
         task = bars.add_task("reading tools for search", total=None, visible=False)
 
         async def show() -> None:
@@ -239,13 +318,23 @@ def unwritable(fault: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value for programs."""
-    typer.echo(in_json(value, indent=2))
+    echo(in_json(value, indent=2))
+
+
+@asynccontextmanager
+async def gateway_of(settings: Settings, *, discovers: bool = True) -> "AsyncIterator[Gateway]":
+    """The gateway that runs this command, or one that is opened for it; see `open_gateway`."""
+    if (hosted := hosted_command()) is not None:
+        yield hosted.gateway
+        return
+    async with open_gateway(settings, asks_models=False, discovers=discovers) as gateway:
+        yield gateway
 
 
 @asynccontextmanager
 async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
     """A gateway that has discovered each server at least once. Prints a status while it waits."""
-    async with open_gateway(settings, asks_models=False) as gateway:
+    async with gateway_of(settings) as gateway:
         if not await gateway.settled(0):
             with err.status("asking new servers for their tools (first time only) …"):
                 await gateway.settled(_DISCOVERY_S)

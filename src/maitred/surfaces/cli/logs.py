@@ -87,5 +87,12 @@ def _text(text: str) -> str:
     return printable(without_queries(redact(text)))
 
 
+def uncaught_text(
+    kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> str:
+    """The traceback of an error, without credentials and control characters."""
+    return _text("".join(traceback.format_exception(kind, error, trace)))
+
+
 def _tell_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    _Errors(sys.stderr).write(_text("".join(traceback.format_exception(kind, error, trace))))
+    _Errors(sys.stderr).write(uncaught_text(kind, error, trace))

@@ -136,6 +136,7 @@ async def _serve(
     listening: socket.socket | None = None,
 ) -> None:
     gc.disable()  # until everything is loaded
+    from maitred.surfaces.cli.hosting import CommandHost  # noqa: PLC0415  # the gateway takes a while to load
     from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the gateway takes a while to load
     from maitred.surfaces.daemon.environment import project_folder  # noqa: PLC0415
     from maitred.surfaces.daemon.handshake import working_folder  # noqa: PLC0415
@@ -157,7 +158,10 @@ async def _serve(
                 surface = LazySurface(gateway, viewer=viewer)
                 tasks.start_soon(_warm, gateway, surface)
                 pages = PagesOnDemand(gateway, stop)
-                async with serving.answering(held, gateway, transport, surface, stop, pages) as door:
+                run_command = CommandHost(gateway, settings).run
+                async with serving.answering(
+                    held, gateway, transport, surface, stop, pages, run_command
+                ) as door:
                     if begin is not None and held is not None:
                         idle_s = settings.daemon.idle_timeout
                         await serving.serve_clients(begin, held, door, surface, stop=stop, idle_s=idle_s)

@@ -1,7 +1,6 @@
 """`maitred search`, `info` and `call`: the actions of an agent, by hand."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from maitred.surfaces.cli.console import (
     prepare,
     print_answer,
     print_json,
+    read_input,
     run,
     wait_for_vectors,
 )
@@ -157,6 +157,7 @@ def call(
 ) -> None:
     """Call a tool and print its answer. Exits with 1 when the tool says that it failed."""
     settings, viewer = prepare(config)
+    written = read_input() if args == "-" else args
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:
@@ -165,7 +166,7 @@ def call(
                 async with gateway.audit_request("call", name, viewer):
                     published = (await gateway.tool_to_call(name, viewer)).name
             schema = gateway.schema_of(published, viewer) or {}
-            arguments = _parse_object(args) | _parse_pairs(values or [], schema)
+            arguments = _parse_object(written) | _parse_pairs(values or [], schema)
             call = ToolCall(name=published, arguments=arguments)
             return await gateway.call(call, viewer=viewer, read_only=read_only)
 
@@ -180,8 +181,6 @@ def call(
 
 
 def _parse_object(text: str) -> dict[str, Any]:
-    if text == "-":
-        text = sys.stdin.read()
     if not text.strip():
         return {}
     try:
