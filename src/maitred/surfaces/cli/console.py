@@ -22,7 +22,14 @@ import anyio
 import typer
 from anyio import from_thread
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -183,7 +190,8 @@ AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
 """The variable with a token; commands act as its bearer."""
 
 _DISCOVERY_S = 600.0
-_SHOW_AFTER_S = 0.5
+_SHOW_AFTER_S = 1.0
+_EVERY_S = 0.2
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
 
 
@@ -282,19 +290,45 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
 
 async def wait_for_vectors(gateway: "Gateway") -> None:
     """Wait until every tool can be found by meaning; a progress bar appears if that takes long."""
-    await gateway.warm()
-    with Progress(*COLUMNS, console=actual_console(err), transient=True) as bars:
-        task = bars.add_task("reading tools for search", total=None, visible=False)
 
-        async def show() -> None:
-            while True:
-                await anyio.sleep(_SHOW_AFTER_S)
-                now = gateway.semantics
-                bars.update(task, completed=now.done, total=now.total, visible=True)
+    def count() -> tuple[int, int]:
+        now = gateway.semantics
+        return now.done, now.total
 
+    async with waiting("reading tools for search", count):
+        await gateway.warm()
+        await gateway.warm(wholly=True)
+
+
+@asynccontextmanager
+async def waiting(what: str, count: Callable[[], tuple[int, int]] | None = None) -> AsyncIterator[None]:
+    """Show on standard error what a command waits for, once it has waited for a second.
+
+    `count` returns how much is done, and of how much. Only a terminal shows it, whatever standard output is:
+    it is taken away again at the end, and so in a file it would be no more than noise.
+    """
+    console = actual_console(err)
+    if not console.is_terminal:
+        yield
+        return
+    columns = COLUMNS if count else (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    bars = Progress(*columns, console=console, transient=True)
+    task = bars.add_task(f"{what} …", total=None)
+
+    async def show() -> None:
+        await anyio.sleep(_SHOW_AFTER_S)
+        bars.start()
+        while count is not None:
+            done, total = count()
+            bars.update(task, completed=done, total=total)
+            await anyio.sleep(_EVERY_S)
+
+    try:
         async with Background() as background:
             background.start(show)
-            await gateway.warm(wholly=True)
+            yield
+    finally:
+        bars.stop()
 
 
 def fail(error: MaitredError) -> typer.Exit:
@@ -323,11 +357,14 @@ def print_json(value: Any) -> None:
 
 @asynccontextmanager
 async def gateway_of(settings: Settings, *, discovers: bool = True) -> "AsyncIterator[Gateway]":
-    """The gateway that runs this command, or one that is opened for it; see `open_gateway`."""
+    """The gateway that runs this command, or one that is opened for it; see `open_gateway`.
+
+    It asks servers that it does not know, and does not try those again that failed when they were asked last.
+    """
     if (hosted := hosted_command()) is not None:
         yield hosted.gateway
         return
-    async with open_gateway(settings, asks_models=False, discovers=discovers) as gateway:
+    async with open_gateway(settings, asks_models=False, discovers=discovers, retries=False) as gateway:
         yield gateway
 
 
@@ -336,7 +373,13 @@ async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
     """A gateway that has discovered each server at least once. Prints a status while it waits."""
     async with gateway_of(settings) as gateway:
         if not await gateway.settled(0):
-            with err.status("asking new servers for their tools (first time only) …"):
+            most = len(gateway.listing_first)
+
+            def count() -> tuple[int, int]:
+                left = len(gateway.listing_first)
+                return max(most, left) - left, max(most, left)
+
+            async with waiting("asking new servers for their tools (first time only)", count):
                 await gateway.settled(_DISCOVERY_S)
         yield gateway
 

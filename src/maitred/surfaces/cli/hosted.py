@@ -4,7 +4,7 @@
 finds that it cannot be run here raises `ElsewhereError` before it acts.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,7 +61,7 @@ class HostedCommand:
     err: OutputStream
     environ: Mapping[str, str]
     input_is_terminal: bool
-    read_input: Callable[[], Awaitable[str]]
+    read_input: Callable[[], Coroutine[Any, Any, str]]
     consoles: dict[str, Any] = field(default_factory=dict)
 
     def settings_for(self, given: Path | None) -> Settings:

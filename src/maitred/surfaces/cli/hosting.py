@@ -53,23 +53,16 @@ class CommandHost:
                 settings = await self._take_changes()
         except (ConfigError, StoreError, OSError) as error:
             return f"the configuration on disk cannot be used: {error}"
-        out, err = (
-            OutputStream(
-                partial(streams.write, stream),
-                is_terminal=request.terminals[number],
-                encoding=request.encodings[number],
-            )
-            for number, stream in ((1, "out"), (2, "err"))
-        )
+        terminals, encodings = request.terminals, request.encodings
         command = HostedCommand(
             gateway=self._gateway,
             settings=settings,
             config=request.config,
             viewer=request.viewer,
-            out=out,
-            err=err,
+            out=OutputStream(partial(streams.write, "out"), is_terminal=terminals[1], encoding=encodings[1]),
+            err=OutputStream(partial(streams.write, "err"), is_terminal=terminals[2], encoding=encodings[2]),
             environ=request.environ,
-            input_is_terminal=request.terminals[0],
+            input_is_terminal=terminals[0],
             read_input=streams.read_input,
         )
         return await to_thread.run_sync(_run, command, list(request.words), limiter=self._limiter)
