@@ -27,6 +27,7 @@ from maitred.surfaces.cli import logs
 from maitred.surfaces.cli.app import main
 from maitred.surfaces.cli.hosting import CommandHost
 from maitred.surfaces.cli.server_logs import added_lines
+from maitred.surfaces.daemon import command_client
 from maitred.surfaces.daemon.command_client import run_in_gateway
 from maitred.surfaces.daemon.handshake import decode_line, encode_line, values
 from maitred.surfaces.daemon.serve import answering
@@ -88,12 +89,13 @@ class Folder:
 
     async def alone(self, *words: str, stdin: str = "") -> Done:
         def run() -> int:
-            with pytest.raises(SystemExit) as ended, pytest.MonkeyPatch.context() as patch:
+            with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(sys, "argv", ["maitred", *self._with_config(words)])
                 patch.setattr(logs, "set_up_logging", lambda **_: None)
                 for name, value in self.environ.items():
                     patch.setenv(name, value)
-                main()
+                with pytest.raises(SystemExit) as ended:
+                    main()
             return int(ended.value.code or 0)
 
         return await self._captured(run, stdin)
@@ -220,6 +222,26 @@ async def test_the_bearer_of_a_token_may_do_the_same_in_both(folder: Folder, rol
         asked = await folder.asked("list")
         assert asked.code is None  # the gateway refuses the token, and the command itself says so
         assert (await folder.alone("list")).code == 2
+
+
+async def test_a_chain_is_read_from_the_folder_of_the_person_or_from_the_input(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from the gateway's own folder; and a server keeps its state after it."""
+    theirs = folder.path.with_name("theirs")
+    theirs.mkdir()
+    (theirs / "two.py").write_text('await call_tool("grow__change", {})\nreturn "done"')
+    monkeypatch.setattr(command_client, "working_folder", lambda: str(theirs))
+    async with running(folder) as there:
+        asked = await folder.asked("chain", "run", "two.py")
+        assert asked.code == 0, asked.err + asked.out
+        await eventually(lambda: "grow__report_1" in there.gateway.snapshot.by_name)
+        code = 'return await call_tool("grow__echo", {"text": "a"})'
+        asked = await folder.asked("chain", "run", "-", "--json", stdin=code)
+        assert json.loads(asked.out)["result"] is not None
+        assert (await folder.asked("chain", "run", "gone.py")).err == (
+            await folder.alone("chain", "run", "gone.py")
+        ).err
 
 
 async def test_a_server_keeps_its_state_between_two_commands(folder: Folder) -> None:

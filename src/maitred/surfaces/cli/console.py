@@ -144,6 +144,20 @@ def read_input() -> str:
     return from_thread.run(hosted.read_input) if hosted else sys.stdin.read()
 
 
+def read_input_bytes() -> bytes:
+    """The same, undecoded."""
+    hosted = hosted_command()
+    if hosted is None:
+        return sys.stdin.buffer.read()
+    return from_thread.run(hosted.read_input).encode("utf-8", "surrogateescape")
+
+
+def own_path(path: Path) -> Path:
+    """A path that a person wrote, from the folder of the process that was started."""
+    hosted = hosted_command()
+    return path if hosted is None else Path(hosted.folder or "/") / path
+
+
 def can_ask() -> bool:
     """Whether there is a terminal to ask a person at.
 

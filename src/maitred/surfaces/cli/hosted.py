@@ -49,13 +49,15 @@ class OutputStream:
 class HostedCommand:
     """What a command knows of the process that asked, and the gateway that runs it.
 
-    `settings` are those of the configuration file, and `config` is its path as that process writes it.
+    `settings` are those of the configuration file, and `config` is its path as that process writes it, from
+    its `folder`.
     `consoles` are made by `console`.
     """
 
     gateway: "Gateway"
     settings: Settings
     config: str
+    folder: str
     viewer: Viewer
     out: OutputStream
     err: OutputStream

@@ -58,6 +58,7 @@ class CommandHost:
             gateway=self._gateway,
             settings=settings,
             config=request.config,
+            folder=request.folder,
             viewer=request.viewer,
             out=OutputStream(partial(streams.write, "out"), is_terminal=terminals[1], encoding=encodings[1]),
             err=OutputStream(partial(streams.write, "err"), is_terminal=terminals[2], encoding=encodings[2]),

@@ -16,7 +16,14 @@ from typing import Any, Final, NamedTuple
 
 from maitred.config.paths import default_path
 from maitred.errors import DaemonError, MaitredError
-from maitred.surfaces.daemon.handshake import GatewayConnection, decode_line, encode_line, start, values
+from maitred.surfaces.daemon.handshake import (
+    GatewayConnection,
+    decode_line,
+    encode_line,
+    start,
+    values,
+    working_folder,
+)
 from maitred.surfaces.daemon.liveness import answers
 from maitred.surfaces.daemon.sockets import GatewayEndpoint, address_of, can_share
 
@@ -175,6 +182,7 @@ def _terminals(environ: Mapping[str, str]) -> dict[str, Any]:
     known.setdefault("LINES", lines)
     return {
         "environ": known,
+        "folder": working_folder(),
         "terminals": [stream is not None and stream.isatty() for stream in streams],
         "encodings": [getattr(stream, "encoding", None) or "utf-8" for stream in streams],
     }
@@ -208,7 +216,7 @@ def _follow(connection: GatewayConnection, request: Mapping[str, Any], pid: int)
             stream.write(text)
             stream.flush()
         elif kind == "ask":
-            _send(connection, {"maitred": "input", "text": sys.stdin.read()})
+            _send(connection, {"maitred": "input", "text": _input()})
         elif kind == "elsewhere":
             raise _NotRunError(text)
         elif kind == "end":
@@ -217,6 +225,15 @@ def _follow(connection: GatewayConnection, request: Mapping[str, Any], pid: int)
         f"the gateway (process {pid}) ended before the command did, which is not run again, as it may have "
         "had an effect; see `maitred audit` and `maitred logs`"
     )
+
+
+def _input() -> str:
+    """All of standard input; bytes that are not UTF-8 keep their place."""
+    buffer = getattr(sys.stdin, "buffer", None)
+    if buffer is None:  # closed, or replaced by a program
+        return sys.stdin.read() if sys.stdin else ""
+    data: bytes = buffer.read()
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _send(connection: GatewayConnection, message: Mapping[str, Any]) -> None:

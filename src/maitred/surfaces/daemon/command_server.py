@@ -25,13 +25,14 @@ Stream = Literal["out", "err"]
 class CommandRequest:
     """A command line of another process.
 
-    `config` is the path of its configuration file as that process writes it. `terminals` and `encodings` are
-    of its standard input, output and error. `environ` has the variables by which output depends on the
-    terminal.
+    `config` is the path of its configuration file as that process writes it, `folder` the one it works in.
+    `terminals` and `encodings` are of its standard input, output and error. `environ` has the variables by
+    which output depends on the terminal.
     """
 
     words: Sequence[str]
     config: str
+    folder: str
     viewer: Viewer
     environ: Mapping[str, str]
     terminals: Sequence[bool]
@@ -112,6 +113,7 @@ def _request(said: Mapping[str, Any], viewer: Viewer) -> CommandRequest:
     return CommandRequest(
         words=_texts(said.get("words")),
         config=str(said.get("config", "")),
+        folder=str(said.get("folder", "")),
         viewer=viewer,
         environ={str(key): str(value) for key, value in environ.items()} if isinstance(environ, dict) else {},
         terminals=[*map(bool, _list(said.get("terminals"))), False, False, False][:3],
