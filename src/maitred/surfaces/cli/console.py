@@ -41,7 +41,7 @@ from maitred.config.paths import default_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
-from maitred.surfaces.cli.hosted import ElsewhereError, hosted_command
+from maitred.surfaces.cli.hosted_command import ElsewhereError, hosted_command
 from maitred.wiring import make_grants, open_gateway, single_error
 from maitred.wording import did_you_mean, quote_input
 
@@ -309,13 +309,13 @@ async def wait_for_vectors(gateway: "Gateway") -> None:
         now = gateway.semantics
         return now.done, now.total
 
-    async with waiting("reading tools for search", count):
+    async with show_wait("reading tools for search", count):
         await gateway.warm()
         await gateway.warm(wholly=True)
 
 
 @asynccontextmanager
-async def waiting(what: str, count: Callable[[], tuple[int, int]] | None = None) -> AsyncIterator[None]:
+async def show_wait(what: str, count: Callable[[], tuple[int, int]] | None = None) -> AsyncIterator[None]:
     """Show on standard error what a command waits for, once it has waited for a second.
 
     `count` returns how much is done, and of how much. Only a terminal shows it, whatever standard output is:
@@ -393,7 +393,7 @@ async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
                 left = len(gateway.listing_first)
                 return max(most, left) - left, max(most, left)
 
-            async with waiting("asking new servers for their tools (first time only)", count):
+            async with show_wait("asking new servers for their tools (first time only)", count):
                 await gateway.settled(_DISCOVERY_S)
         yield gateway
 

@@ -22,7 +22,7 @@ from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.surfaces.cli.app import app
 from maitred.surfaces.cli.console import fail
-from maitred.surfaces.cli.hosted import ElsewhereError, HostedCommand, OutputStream, host_command
+from maitred.surfaces.cli.hosted_command import ElsewhereError, HostedCommand, OutputStream, host_command
 from maitred.surfaces.cli.logs import uncaught_text
 from maitred.surfaces.daemon.command_client import HOSTED
 from maitred.surfaces.daemon.command_server import CommandRequest, CommandStreams

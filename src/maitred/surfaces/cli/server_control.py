@@ -17,11 +17,11 @@ from maitred.surfaces.cli.console import (
     prepare,
     print_json,
     run,
+    show_wait,
     token_of_environment,
     visible,
-    waiting,
 )
-from maitred.surfaces.cli.hosted import hosted_command
+from maitred.surfaces.cli.hosted_command import hosted_command
 from maitred.surfaces.daemon.control import gateways
 from maitred.wording import count_of
 
@@ -48,7 +48,10 @@ def restart(
         refuse_without_gateway(config, "there is nothing to restart")
 
     async def go() -> "Sequence[ServerRefresh]":
-        async with gateway_of(settings) as gateway, waiting(f"restarting {count_of(len(servers), 'server')}"):
+        async with (
+            gateway_of(settings) as gateway,
+            show_wait(f"restarting {count_of(len(servers), 'server')}"),
+        ):
             return await gateway.restart(servers, viewer)
 
     _show(run(go), "restarted", "is not restarted", as_json=as_json)
@@ -66,7 +69,7 @@ def refresh(
 
     async def go() -> "Sequence[ServerRefresh]":
         what = f"listing {_count(settings, servers)}"
-        async with gateway_of(settings, discovers=False) as gateway, waiting(what):
+        async with gateway_of(settings, discovers=False) as gateway, show_wait(what):
             return await gateway.refresh(servers or [], viewer)
 
     _show(run(go), "listed", "cannot be listed", as_json=as_json)

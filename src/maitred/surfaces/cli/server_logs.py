@@ -30,7 +30,7 @@ from maitred.surfaces.cli.console import (
     run,
     visible,
 )
-from maitred.surfaces.cli.hosted import hosted_command
+from maitred.surfaces.cli.hosted_command import hosted_command
 from maitred.surfaces.cli.server_control import refuse_without_gateway
 from maitred.surfaces.daemon.discovery import log_path
 from maitred.surfaces.daemon.sockets import address_of

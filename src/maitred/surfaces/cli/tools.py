@@ -19,9 +19,9 @@ from maitred.surfaces.cli.console import (
     print_json,
     read_input,
     run,
+    show_wait,
     visible,
     wait_for_vectors,
-    waiting,
 )
 from maitred.surfaces.cli.filters import (
     MaxLatencyOption,
@@ -165,14 +165,14 @@ def call(
         async with known_gateway(settings) as gateway:
             published = name
             if not gateway.is_category(name, viewer):
-                async with waiting(f"starting the server of {visible(name)}"):
+                async with show_wait(f"starting the server of {visible(name)}"):
                     await gateway.list_failed_for(name, viewer)
                 async with gateway.audit_request("call", name, viewer):
                     published = (await gateway.tool_to_call(name, viewer)).name
             schema = gateway.schema_of(published, viewer) or {}
             arguments = _parse_object(written) | _parse_pairs(values or [], schema)
             call = ToolCall(name=published, arguments=arguments)
-            async with waiting(f"calling {visible(published)}"):
+            async with show_wait(f"calling {visible(published)}"):
                 return await gateway.call(call, viewer=viewer, read_only=read_only)
 
     result = run(go)
