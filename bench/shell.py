@@ -19,7 +19,7 @@ from bench.values import Failure, PeerError, Size, Spread, spread
 from bench.wire import connect, environment
 
 _SERVERS = 10
-_PLAIN = re.compile(r"[a-z0-9_]{1,24}")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,30}")
 _MOST_S = 300
 _WAYS = ("no gateway", "gateway runs")
 

@@ -42,6 +42,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
 from maitred.surfaces.cli.hosted_command import ElsewhereError, hosted_command
+from maitred.surfaces.cli.log_filter import warn_once
 from maitred.wiring import make_grants, open_gateway, single_error
 from maitred.wording import did_you_mean, quote_input
 
@@ -378,6 +379,7 @@ async def gateway_of(settings: Settings, *, discovers: bool = True) -> "AsyncIte
     if (hosted := hosted_command()) is not None:
         yield hosted.gateway
         return
+    warn_once()
     async with open_gateway(settings, asks_models=False, discovers=discovers, retries=False) as gateway:
         yield gateway
 

@@ -18,6 +18,7 @@ import structlog
 
 from maitred.config.redaction import redact, without_queries
 from maitred.surfaces.cli.console import printable
+from maitred.surfaces.cli.log_filter import drop_repeated
 
 _SILENT: Final = ("mcp", "client", "server", "uvicorn", "asyncio")
 """Libraries that log events which we report in our own words."""
@@ -39,6 +40,7 @@ def set_up_logging(*, verbose: bool) -> None:
         logging.getLogger(name).setLevel(logging.INFO if verbose else logging.CRITICAL)
     structlog.configure(
         processors=[
+            drop_repeated,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S"),
             structlog.processors.format_exc_info,  # no values of variables: some are credentials
