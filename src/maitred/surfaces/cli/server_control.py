@@ -7,6 +7,8 @@ import typer
 from rich.text import Text
 
 from maitred.config.settings import Settings
+from maitred.errors import NotAllowedError
+from maitred.model.access import refusal
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -45,6 +47,9 @@ def restart(
     """End servers of the running gateway and start them again. Exits with 1 when one does not start."""
     settings, viewer = prepare(config)
     if hosted_command() is None:
+        for name in servers:
+            if why := refusal(viewer.grant, "operate", server=name):
+                raise NotAllowedError(why)
         refuse_without_gateway(config, "there is nothing to restart")
 
     async def go() -> "Sequence[ServerRefresh]":

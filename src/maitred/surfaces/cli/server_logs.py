@@ -24,6 +24,7 @@ from maitred.surfaces.cli.console import (
     err,
     gateway_of,
     in_json,
+    own_path,
     prepare,
     print_answer,
     print_json,
@@ -145,7 +146,7 @@ def added_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:
 
 def _show_own(settings: Settings, most: int, *, follow: bool, as_json: bool) -> None:
     try:
-        path = log_path(address_of(settings.source))
+        path = log_path(address_of(own_path(settings.source)))
     except OSError as error:
         raise DaemonError(f"the log cannot be looked for: {error}") from error
     written = [*_lines_of(path.with_name(f"{path.name}.1")), *_lines_of(path)]

@@ -267,7 +267,7 @@ def _has_reader(sink: int) -> bool:
     """Whether a process can still read what is written to a file descriptor."""
     look = select.poll()
     look.register(sink, 0)
-    return not look.poll(0)
+    return not any(event & (select.POLLERR | select.POLLHUP) for _, event in look.poll(0))
 
 
 def _complain(why: str) -> None:

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 from maitred.config.paths import default_path
 from maitred.errors import DaemonError, MaitredError
 from maitred.surfaces.daemon.handshake import (
+    HERE,
+    PLACE,
     GatewayConnection,
     decode_line,
     encode_line,
@@ -51,9 +53,10 @@ _OF_TERMINALS: Final = (
 )
 """The variables by which output depends on the terminal."""
 
-_ALONE: Final = frozenset(["-h", "--help", "-v", "--verbose", "-q", "--quiet"])
-"""Words after the command's name with which it runs in its own process."""
+_ALONE: Final = frozenset(["-h", "--help", "-v", "--verbose", "-q", "--quiet", "-i", "--interactive"])
+"""Words after the command's name with which it runs in its own process: they are about that process."""
 
+_IN_WORDS: Final = {HERE: "the folder", PLACE: "the sandbox"}
 _KINDS: Final = ("daemon", "http")
 _HELLO_S: Final = 10.0
 _QUIET_S: Final = 10.0
@@ -169,7 +172,8 @@ def _connected(seat: GatewayEndpoint, environ: Mapping[str, str]) -> GatewayConn
     connection.close()
     names = answer.get("names")
     if isinstance(names, list):
-        raise _NotRunError(f"its environment has other values of {', '.join(map(str, names))}")
+        named = ", ".join(_IN_WORDS.get(name, name) for name in map(str, names))
+        raise _NotRunError(f"its environment has other values of {named}")
     raise _NotRunError(str(answer.get("why") or "it is ending"))
 
 
