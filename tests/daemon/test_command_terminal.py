@@ -42,11 +42,11 @@ async def test_a_terminal_gets_the_same_colours_and_escapes_from_a_running_gatew
     await to_thread.run_sync(lambda: cli(home.config, "list"))
     config = ("--config", str(home.config))
     commands = [("list", *config), ("call", *config, "one__echo", "text=\x1b[2J\u202e")]
-    alone = [await to_thread.run_sync(lambda words=words: typed(*words)) for words in commands]
+    alone = [await to_thread.run_sync(typed, *words) for words in commands]
     async with home.client() as client:
         await client.echo("one")
-        asked = [await to_thread.run_sync(lambda words=words: typed(*words)) for words in commands]
-        said = await to_thread.run_sync(lambda: typed("-v", *commands[0]))
+        asked = [await to_thread.run_sync(typed, *words) for words in commands]
+        said = await to_thread.run_sync(typed, "-v", *commands[0])
     assert asked[0] == alone[0]
     assert asked[1].rpartition(b"\x1b[2K")[2] == alone[1].rpartition(b"\x1b[2K")[2]
     assert b"\x1b[1m" in asked[0]

@@ -32,7 +32,7 @@ from maitred.surfaces.daemon.command_client import run_in_gateway
 from maitred.surfaces.daemon.handshake import decode_line, encode_line, values
 from maitred.surfaces.daemon.serve import answering
 from maitred.surfaces.daemon.server import SocketServer
-from maitred.surfaces.daemon.sockets import Address, EndpointLock, address_of
+from maitred.surfaces.daemon.sockets import Address, EndpointLock, Kind, address_of
 from maitred.surfaces.mcp.lazy_surface import LazySurface
 from maitred.wiring import open_gateway
 
@@ -128,16 +128,16 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Folder) -> AsyncIterator[Running]:
+async def running(folder: Folder, kind: Kind = "daemon") -> AsyncIterator[Running]:
     """A gateway in this process that listens for commands, as one in the background does."""
     settings = load(folder.path)
-    held, stop = EndpointLock(address_of(folder.path), "daemon"), anyio.Event()
+    held, stop = EndpointLock(address_of(folder.path), kind), anyio.Event()
     try:
         with capture_logs():
             async with open_gateway(settings, asks_models=False) as gateway:
                 assert await gateway.settled(120)
                 host, surface = CommandHost(gateway, settings), LazySurface(gateway)
-                async with answering(held, gateway, "daemon", surface, stop, run_command=host.run) as door:
+                async with answering(held, gateway, kind, surface, stop, run_command=host.run) as door:
                     yield Running(gateway=gateway, door=door)
     finally:
         held.leave()
@@ -255,6 +255,28 @@ async def test_a_server_keeps_its_state_between_two_commands(folder: Folder) -> 
     keys = ("who", "client", "surface", "action", "server", "tool", "outcome")
     assert len(lines) == 3
     assert len({tuple(line.get(key) for key in keys) for line in lines}) == 1
+
+
+@pytest.mark.parametrize(("kind", "takes"), [("http", True), ("stdio", False)])
+async def test_a_gateway_over_http_takes_commands_and_that_of_one_client_none(
+    folder: Folder, kind: Kind, takes: bool
+) -> None:
+    async with running(folder, kind):
+        asked = await folder.asked("call", "grow__echo", "text=a")
+        assert (asked.code == 0) is takes
+        assert ("a" in asked.out) is takes
+
+
+async def test_a_registered_server_waits_for_approval_in_the_next_command(folder: Folder) -> None:
+    """What another process wrote into the catalog is known at once."""
+    manifest = folder.path.with_name("clock.yaml")
+    manifest.write_text(json.dumps({"name": "clock", "command": "python3", "args": [GROWING]}))
+    async with running(folder):
+        registered = await folder.alone("register", str(manifest))
+        assert registered.code == 0, registered.err + registered.out
+        assert "clock" in (await folder.asked("approvals")).out
+        assert (await folder.asked("reject", "clock")).code == 0
+        assert await folder.asked("approvals", "--all") == await folder.alone("approvals", "--all")
 
 
 async def test_the_next_command_knows_what_was_just_written_into_the_configuration(folder: Folder) -> None:
