@@ -68,6 +68,15 @@ class ServerControlMethods:
         wanted = wanted or [name for name, spec in every.items() if spec.usable]
         return await self._list_again(wanted)
 
+    def authorize_restart(self, names: Sequence[str], viewer: Viewer) -> list[str]:
+        """The servers of these names, each once, if the viewer may restart them all.
+
+        Raises:
+            PathNotFoundError: There is no such server; the text names the nearest.
+            NotAllowedError: The viewer may not operate them.
+        """
+        return [self._paths.server(name, viewer, "operate").name for name in dict.fromkeys(names)]
+
     async def restart(self, names: Sequence[str], viewer: Viewer) -> list[ServerRefresh]:
         """End servers, start them again and list them; calls that they were carrying out fail.
 
@@ -75,7 +84,7 @@ class ServerControlMethods:
             PathNotFoundError: There is no such server; the text names the nearest. None was ended.
             NotAllowedError: The viewer may not operate them.
         """
-        wanted = [self._paths.server(name, viewer, "operate").name for name in dict.fromkeys(names)]
+        wanted = self.authorize_restart(names, viewer)
         usable = [name for name in wanted if self._context.settings.servers[name].usable]
         for name in usable:
             await self._pool.restart(name)

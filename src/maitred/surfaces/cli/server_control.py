@@ -7,8 +7,7 @@ import typer
 from rich.text import Text
 
 from maitred.config.settings import Settings
-from maitred.errors import NotAllowedError
-from maitred.model.access import refusal
+from maitred.model.access import Viewer
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -47,9 +46,7 @@ def restart(
     """End servers of the running gateway and start them again. Exits with 1 when one does not start."""
     settings, viewer = prepare(config)
     if hosted_command() is None:
-        for name in servers:
-            if why := refusal(viewer.grant, "operate", server=name):
-                raise NotAllowedError(why)
+        run(lambda: _authorize(settings, servers, viewer))
         refuse_without_gateway(config, "there is nothing to restart")
 
     async def go() -> "Sequence[ServerRefresh]":
@@ -96,6 +93,12 @@ def refuse_without_gateway(config: ConfigOption, then: str) -> None:
         said += "`maitred -v` before the command says why."
     err.print(Text(said))
     raise typer.Exit(1)
+
+
+async def _authorize(settings: Settings, servers: Sequence[str], viewer: Viewer) -> None:
+    """Refuse who may not restart these servers, before anything is said about gateways that run."""
+    async with gateway_of(settings, discovers=False) as gateway:
+        gateway.authorize_restart(servers, viewer)
 
 
 def _count(settings: Settings, servers: Sequence[str] | None) -> str:
