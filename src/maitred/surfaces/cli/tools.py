@@ -1,7 +1,6 @@
 """`maitred search`, `info` and `call`: the actions of an agent, by hand."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -22,7 +21,10 @@ from maitred.surfaces.cli.console import (
     prepare,
     print_answer,
     print_json,
+    read_input,
     run,
+    show_wait,
+    visible,
     wait_for_vectors,
 )
 from maitred.surfaces.cli.filters import (
@@ -176,20 +178,24 @@ def call(
     if interactive and args == "-":
         raise ConfigError("--interactive", ["reads standard input itself; give --args as text"])
     settings, viewer = prepare(config)
+    written = read_input() if args == "-" else args
     asked = (
-        _asked(settings, viewer, name, _parse_object(args), values or (), yes=yes) if interactive else None
+        _asked(settings, viewer, name, _parse_object(written), values or (), yes=yes) if interactive else None
     )
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:
             published = name
             if not gateway.is_category(name, viewer):
+                async with show_wait(f"starting the server of {visible(name)}"):
+                    await gateway.list_failed_for(name, viewer)
                 async with gateway.audit_request("call", name, viewer):
                     published = (await gateway.tool_to_call(name, viewer)).name
             schema = gateway.schema_of(published, viewer) or {}
-            given = _parse_object(args) | _parse_pairs(values or [], schema) if asked is None else asked
+            given = _parse_object(written) | _parse_pairs(values or [], schema) if asked is None else asked
             call = ToolCall(name=published, arguments=given)
-            return await gateway.call(call, viewer=viewer, read_only=read_only)
+            async with show_wait(f"calling {visible(published)}"):
+                return await gateway.call(call, viewer=viewer, read_only=read_only)
 
     result = run(go)
     if as_json:
@@ -226,8 +232,6 @@ def _asked(
 
 
 def _parse_object(text: str) -> dict[str, Any]:
-    if text == "-":
-        text = sys.stdin.read()
     if not text.strip():
         return {}
     try:
