@@ -108,7 +108,8 @@ class Folder:
             return await self._captured(lambda: run_in_gateway(line, dict(os.environ)), stdin)
 
     def _with_config(self, words: Sequence[str], config: str = "") -> list[str]:
-        at = 1 + (words[0] == "-v") + (words[0] in ("calls", "tokens"))
+        before = words[0] in ("-v", "-q")
+        at = 1 + before + (words[before] in ("calls", "tokens"))
         return [*words[:at], "--config", config or str(self.path), *words[at:]]
 
     @staticmethod
@@ -174,6 +175,9 @@ READING: Sequence[Sequence[str]] = [
     ("explain", "grow", "--json"),
     ("explain", "nowhere"),
     ("calls", "list"),
+    ("calls", "list", "-qj"),
+    ("approvals", "--quiet", "--all"),
+    ("-q", "search", "make a report"),
     ("call", "grow__echo", "text=\x1b[31m\u202eabc"),
     ("call", "grow__echo", "text=hello", "--json"),
     ("call", "grow__echo", "--read-only"),
@@ -194,7 +198,10 @@ async def test_a_command_prints_the_same_whichever_process_runs_it(folder: Folde
         asked = await folder.asked("call", "grow__echo", "--args", "-", stdin=given)
         assert asked == await folder.alone("call", "grow__echo", "--args", "-", stdin=given)
         assert "from a pipe" in asked.out
-        for words in [("search",), ("search", "x", "--no-such-option"), ("call", "--help")]:
+        for words in [("approvals", "-q"), ("-q", "calls", "list")]:
+            assert await folder.asked(*words) == Done(code=0, out="", err=""), words
+        assert "ran this command" in (await folder.asked("search", "make a report", "-vn1")).err
+        for words in [("search",), ("search", "x", "--no-such-option"), ("call", "--help"), ("list", "-jh")]:
             assert (
                 await folder.asked(*words)
             ).code is None  # the parser's own messages are the process's own

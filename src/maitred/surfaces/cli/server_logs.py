@@ -54,14 +54,14 @@ def logs(
     ] = "",
     config: ConfigOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written later.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="The last so many lines.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="The last so many lines.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a server wrote to standard error, or the log of the gateway in the background."""
     settings, viewer = prepare(config)
     if not server:
         acting(settings, "watch")
-        _show_own(settings, lines, follow=follow, as_json=as_json)
+        _show_own(settings, limit, follow=follow, as_json=as_json)
         return
     if hosted_command() is None:
         _show_known(settings, server, viewer)
@@ -71,7 +71,7 @@ def logs(
         async with gateway_of(settings) as gateway:
             gateway.watched_server(server, viewer)  # an unknown one is an error that names the nearest
             written = list(gateway.last_output(server, viewer))
-            _print(written[len(written) - min(lines, len(written)) :], server, follow=follow, as_json=as_json)
+            _print(written[len(written) - min(limit, len(written)) :], server, follow=follow, as_json=as_json)
             if follow:
                 async for line in _later(gateway, server, viewer, written):
                     _print([line], server, follow=True, as_json=as_json)
