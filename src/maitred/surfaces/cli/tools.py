@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +37,9 @@ from maitred.surfaces.cli.filters import (
 from maitred.surfaces.cli.options import category_option, server_option
 from maitred.surfaces.cli.questions import ask_arguments, confirm_call
 from maitred.wording import one_of, quote_input
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.gateway import Gateway
 
 DetailOption = Annotated[
     str, typer.Option("--detail", "-d", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
@@ -185,12 +188,7 @@ def call(
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:
-            published = name
-            if not gateway.is_category(name, viewer):
-                async with show_wait(f"starting the server of {visible(name)}"):
-                    await gateway.list_failed_for(name, viewer)
-                async with gateway.audit_request("call", name, viewer):
-                    published = (await gateway.tool_to_call(name, viewer)).name
+            published = await _published(gateway, name, viewer)
             schema = gateway.schema_of(published, viewer) or {}
             given = _parse_object(written) | _parse_pairs(values or [], schema) if asked is None else asked
             call = ToolCall(name=published, arguments=given)
@@ -205,6 +203,16 @@ def call(
             print_answer(line)
     if result.get("isError"):
         raise typer.Exit(1)
+
+
+async def _published(gateway: "Gateway", name: str, viewer: Viewer) -> str:
+    """The published name of a tool; servers that failed before are tried again if one may have it."""
+    if gateway.is_category(name, viewer):
+        return name
+    async with show_wait(f"starting the server of {visible(name)}"):
+        await gateway.list_failed_for(name, viewer)
+    async with gateway.audit_request("call", name, viewer):
+        return (await gateway.tool_to_call(name, viewer)).name
 
 
 def _asked(
