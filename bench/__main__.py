@@ -35,6 +35,7 @@ from bench import (
     page_tokens,
     pages,
     quality,
+    shell,
     start,
     tiers,
     token_table,
@@ -53,6 +54,7 @@ from bench.values import FULL, QUICK, Failure, PeerError, Size, leaf
 BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "calls": calls.measure,
     "start": start.measure,
+    "shell": shell.measure,
     "growth": growth.measure,
     "cages": cages.measure,
     "tokens": tokens.measure,

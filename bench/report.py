@@ -22,6 +22,7 @@ from bench.output import Output
 from bench.page_tokens import PageTokens
 from bench.pages import Pages
 from bench.quality import Found, Quality
+from bench.shell import CommandTimes
 from bench.start import YARDSTICK, Starts
 from bench.tiers import CLIENTS, EVERY_S, Tiers
 from bench.token_table import TokenTable
@@ -155,6 +156,20 @@ def show_tokens(out: Output, tokens: Tokens) -> None:
     )
     caption = f"o200k; pairs are p50 / p95; menu in the handshake/stateless era; {said}"
     out.table("tokens", heads, rows, caption)
+
+
+def show_shell(out: Output, times: CommandTimes) -> None:
+    rows = [
+        (one.name, one.command, _ranged(one.alone_s, 2), _ranged(one.running_s, 2)) for one in times.commands
+    ]
+    caption = (
+        f"Seconds of whole processes; {times.servers} servers with {times.tools:,} tools, known from before."
+        f" {times.rounds} rounds in turn; medians, lowest and highest. `call` starts its server if no gateway"
+        " runs."
+    )
+    heads = ("program", "command", "no gateway s", "gateway runs s")
+    out.table("How long a command takes", heads, rows, caption)
+    show_failures(out, times.failures)
 
 
 def show_growth(out: Output, growth: Growth) -> None:
@@ -524,6 +539,7 @@ def _median_and_most(seconds: Sequence[float]) -> Sequence[str]:
 SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "calls": show_calls,
     "start": show_start,
+    "shell": show_shell,
     "growth": show_growth,
     "cages": show_cages,
     "tokens": show_tokens,

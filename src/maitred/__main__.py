@@ -14,6 +14,7 @@ from pathlib import Path
 
 from maitred.errors import MaitredError
 from maitred.surfaces.daemon.client_entry import serve_command
+from maitred.surfaces.daemon.command_client import run_in_gateway
 
 _ENGINE = "pydantic_monty"
 _UTF8 = ["-X", "utf8"]
@@ -52,6 +53,8 @@ def _run() -> None:
     prepare()
     try:
         code = serve_command(sys.argv[1:], os.environ)
+        if code is None:
+            code = run_in_gateway(sys.argv[1:], os.environ)
     except MaitredError as error:
         from maitred.surfaces.cli.console import fail  # noqa: PLC0415  # slow to import
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

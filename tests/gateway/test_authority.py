@@ -229,7 +229,7 @@ async def test_what_changes_something_is_refused_with_the_reason(gateway: Gatewa
         "stats", "spending_stats", "whole_catalog", "withheld_answer", "last_output", "catalog_status",
         "held_calls", "held_call", "decide_call",
         "register_server", "check_manifest", "decide", "case", "cases", "registrations",
-        "server_configurations",
+        "server_configurations", "refresh", "restart", "authorize_restart",
         "audit_lines", "verify_audit", "make_token", "access_tokens", "revoke_tokens", "mediation_diff",
         "ask_model", "estimate_mediation", "model_spending", "chain_isolation_fault", "run_chain",
         "auditing.latest", "auditing.verify", "auditing.lines", "auditing.head", "auditing.prune",
@@ -286,5 +286,6 @@ def test_only_commands_on_files_beside_the_gateway_name_abilities() -> None:
         "menu",
         "registry_add",
         "serve",
+        "server_logs",
         "switches",
     }

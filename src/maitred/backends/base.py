@@ -565,6 +565,10 @@ class ServerPool(Connections, Protocol):
         """The last lines of a server's standard error; if it has several instances, each under a heading."""
         ...
 
+    async def restart(self, server: str) -> None:
+        """End a server with all its instances; the next use starts it."""
+        ...
+
     def why_not_callable(self, server: str, tool: str) -> str:
         """Why a tool of a server cannot be called, if its backend knows that; may read a file."""
         ...

@@ -174,6 +174,21 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         for owner in self._owners.values():
             self._reconcile(owner)
 
+    async def restart(self, server: str) -> None:
+        """End a server with all its instances, and forget its failures; the next use starts it.
+
+        Raises:
+            ServerUnavailableError: No such server may run.
+        """
+        present = self.owner(server)
+        self._owners[server] = ServerTask(self, present.spec, self._make, present.era, present)
+        ending = [present, *self._instances.take(server)]
+        async with anyio.create_task_group() as tasks:
+            for owner in ending:
+                tasks.start_soon(owner.retire, "it was started again")
+        self.listener.health_changed(server, "")
+        self._reconcile(self._owners[server])
+
     def _remember(self, gone: Mapping[str, ServerTask], *, made: Collection[str]) -> None:
         """Remember the health of suspended servers that may not run now, for reports to the operator."""
         for name, owner in gone.items():

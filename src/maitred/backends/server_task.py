@@ -371,10 +371,10 @@ class ServerTask:
         if not self._breaker.is_open(time.monotonic()):
             self.begin(self._pool.keeping)
 
-    async def retire(self) -> None:
+    async def retire(self, why: str = "its configuration was changed") -> None:
         """Stop for good: the server was removed from the configuration, or another owner takes over."""
         self._removed = True
-        self.health = replace(self.health, error=self.health.error or "its configuration was changed")
+        self.health = replace(self.health, error=self.health.error or why)
         await self.stop()
 
     async def stop(self) -> None:

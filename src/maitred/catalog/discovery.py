@@ -117,7 +117,10 @@ class Report:
 
 
 class Discoverer(anyio.AsyncContextManagerMixin):
-    """Runs discoveries for a gateway, which passes on the events of the pool."""
+    """Runs discoveries for a gateway, which passes on the events of the pool.
+
+    Without `retries`, it does not ask a server by itself that failed when it was asked last.
+    """
 
     def __init__(
         self,
@@ -127,8 +130,10 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         admitter: Admitter,
         *,
         most_at_once: int = MOST_AT_ONCE,
+        retries: bool = True,
     ) -> None:
         self._catalog = catalog
+        self._retries = retries
         self._pool = pool
         self._count = count
         self._admitter = admitter
@@ -186,6 +191,8 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             self._placed = anyio.Event()
             self._background.start(self._arrange, placer, mender, self._placed)
         for name in self.unknown():
+            if not self._retries and name in self.failed():
+                continue
             if self._background.is_open and name not in self._busy and name not in self.discovering:
                 self.discovering.add(name)
                 self._most_discovering = max(self._most_discovering, len(self.discovering))
@@ -209,6 +216,17 @@ class Discoverer(anyio.AsyncContextManagerMixin):
                 or not record.facts.era
                 or (not record.judged_by and is_judged(spec.transport))
             )
+        ]
+
+    def failed(self) -> list[str]:
+        """Usable servers whose tools are not known because they failed when they were asked last."""
+        records = self._catalog.snapshot.servers
+        return [
+            name
+            for name in self.unknown()
+            if (record := records.get(name)) is not None
+            and record.error
+            and record.fingerprint == self._specs[name].fingerprint
         ]
 
     def listen(

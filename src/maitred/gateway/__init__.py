@@ -31,6 +31,7 @@ from maitred.gateway.search_reasons import (
     TrialExplanation,
     TrialText,
 )
+from maitred.gateway.server_control import ServerRefresh
 from maitred.gateway.settings_file import SectionChange, SectionComparison, SettingsFile, SettingsSection
 from maitred.gateway.stats import LEDGER_KEY
 from maitred.gateway.tasks import ViewerTasks
@@ -68,6 +69,7 @@ __all__ = [
     "SectionChange",
     "SectionComparison",
     "SeenClient",
+    "ServerRefresh",
     "ServerStatus",
     "SettingsFile",
     "SettingsSection",

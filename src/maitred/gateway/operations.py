@@ -32,6 +32,7 @@ from maitred.gateway.override_texts import OverrideTexts
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.search_reasons import Explanation, SearchReasons, TrialExplanation, TrialText
 from maitred.gateway.server_configurations import ServerConfigurations
+from maitred.gateway.server_control import ServerControlMethods
 from maitred.gateway.settings_file import SettingsEditor, SettingsMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger, SpendingStats, Stats, UsageStatistics
@@ -47,7 +48,9 @@ from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ANY_USE, ToolStanding, Usage, UsageFilter
 
 
-class Operations(ToolDecisions, SwitchMethods, SettingsMethods, ClientFileMethods, AuditMethods):
+class Operations(
+    ToolDecisions, SwitchMethods, ServerControlMethods, SettingsMethods, ClientFileMethods, AuditMethods
+):
     """The methods of a gateway for operators."""
 
     def __init__(

@@ -87,10 +87,11 @@ class _Pending:
 
 
 class _Serving(NamedTuple):
-    """A request of the peer that is being answered."""
+    """A request of the peer that is being answered. An `endless` one is answered when the peer ends it."""
 
     context: Inbound
     task: PooledTask
+    endless: bool
 
 
 class LineChannel:
@@ -105,6 +106,7 @@ class LineChannel:
         max_message_bytes: A longer line ends the channel.
         trusted: Do not cut off a peer that sends many requests, as a client does.
         inline: Methods that the gateway answers before it reads the next message.
+        endless: Methods that are answered only when the peer ends them.
         ids: The beginning of the ids of our requests. A peer that may answer a request of another gateway
             needs ids that no other gateway uses.
     """
@@ -116,12 +118,14 @@ class LineChannel:
         max_message_bytes: int,
         trusted: bool = False,
         inline: frozenset[str] = frozenset(),
+        endless: frozenset[str] = frozenset(),
         ids: str = "",
     ) -> None:
         self._write = write
         self._max_message_bytes = max_message_bytes
         self._trusted = trusted
         self._inline = inline
+        self._endless = endless
         self._ids = ids
         self._waiting = True
         self._inbound: dict[str | int, _Serving] = {}
@@ -141,6 +145,7 @@ class LineChannel:
         self._noise_read = 0.0
         self._read_bytes = 0
         self._closed = anyio.Event()
+        self._ending = ""
         self.reason = ""
 
     def feed(self, data: bytes) -> None:
@@ -238,7 +243,7 @@ class LineChannel:
             self._waiting = True
         task = self._spawn(self._serve, context, method, params)
         if task is not None and (key := as_request_id(request_id)) is not None:
-            self._inbound[coerce_request_id(key)] = _Serving(context, task)
+            self._inbound[coerce_request_id(key)] = _Serving(context, task, method in self._endless)
 
     def _cancel(self, request_id: Any) -> None:
         if request_id is not None and (serving := self._inbound.get(coerce_request_id(request_id))):
@@ -406,6 +411,7 @@ class LineChannel:
             async with self._background:
                 self._handlers = (on_request, on_notify, on_notify_intercept)
                 self._resume()
+                self._close_if_answered()
                 task_status.started()
                 await self._closed.wait()
         finally:
@@ -436,6 +442,25 @@ class LineChannel:
         self._pending.clear()
         self._deadlines.close()
 
+    def close_when_answered(self, reason: str, *, within_s: float) -> None:
+        """End the channel once the requests of the peer are answered: it has ended its side, and reads on.
+
+        Our own requests fail now, since the peer will not answer them.
+        """
+        if self._closed.is_set() or self._ending:
+            return
+        self._ending = reason
+        for pending in self._pending.values():
+            if not pending.future.done():
+                pending.future.set_exception(ChannelClosedError(reason, unread=pending.unread))
+        asyncio.get_running_loop().call_later(within_s, self.close, reason)
+        self._close_if_answered()
+
+    def _close_if_answered(self) -> None:
+        is_busy = self._early or any(not one.endless for one in self._inbound.values())
+        if self._ending and self._handlers is not None and not is_busy:
+            self.close(self._ending)
+
     async def closed(self) -> str:
         """Wait until the channel ends; returns the reason."""
         await self._closed.wait()
@@ -451,6 +476,9 @@ class LineChannel:
             await function(*args)
         except Exception:  # a handler of one message must not end the connection
             log.exception("a message from a server could not be handled")
+        finally:
+            if self._ending:
+                self._close_if_answered()
 
     async def _refuse_unreadable(self, request_id: int | None) -> None:
         why = "this line is no JSON, or it is nested too deeply, or a number in it is too long"

@@ -61,6 +61,7 @@ async def open_gateway(
     call_steps: "MakeCallSteps | None" = None,
     asks_models: bool = True,
     discovers: bool = True,
+    retries: bool = True,
     serves: bool = False,
     alone: bool = False,
 ) -> "AsyncIterator[Gateway]":
@@ -75,6 +76,7 @@ async def open_gateway(
         call_steps: Makes the steps of every call, in place of `maitred.wiring.call_steps.make_call_steps`.
         asks_models: Whether mediation may ask its language model in the background.
         discovers: Whether the gateway starts unknown servers in the background to list their tools.
+        retries: Whether these include servers that failed when they were asked last.
         serves: Whether the gateway serves clients. Then it keeps servers with `start: always` running, and
             first ends what killed gateways of the same catalog left.
         alone: Whether the gateway has one client only, so that no server needs an instance for each.
@@ -94,6 +96,7 @@ async def open_gateway(
             pool,
             events,
             discovers=discovers,
+            retries=retries,
             rules=rules or {},
             tool_middleware=tool_middleware,
         )
@@ -114,6 +117,7 @@ async def _make_parts(
     events: "Events",
     *,
     discovers: bool,
+    retries: bool,
     rules: "Mapping[str, RuleFunction]",
     tool_middleware: "Middleware | None",
 ) -> "GatewayParts":
@@ -148,7 +152,7 @@ async def _make_parts(
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
-    keeper = Discoverer(catalog, pool, counter.count, gatekeeper, most_at_once=most_at_once)
+    keeper = Discoverer(catalog, pool, counter.count, gatekeeper, most_at_once=most_at_once, retries=retries)
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)

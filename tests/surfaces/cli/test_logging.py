@@ -88,3 +88,23 @@ def test_a_log_that_cannot_be_written_ends_nothing(writer: str) -> None:
         )
 
     assert done.stdout == "goes on\n"
+
+
+_WARNING = """
+import structlog
+from maitred.surfaces.cli.log_filter import warn_once
+from maitred.surfaces.cli.logs import set_up_logging
+set_up_logging(verbose={verbose})
+warn_once()
+for _ in range(3):
+    structlog.get_logger().warning("the catalog cannot be read", reason="no space")
+structlog.get_logger().warning("server failed", server="bad")
+"""
+
+
+@pytest.mark.parametrize(("verbose", "times"), [(False, [1, 0]), (True, [3, 1])])
+def test_a_command_warns_once_and_not_of_what_its_answer_says(verbose: bool, times: list[int]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WARNING.format(verbose=verbose)], capture_output=True, text=True, check=True
+    )
+    assert [done.stderr.count(text) for text in ("cannot be read", "server failed")] == times

@@ -30,7 +30,9 @@ from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,
+    can_ask,
     err,
+    gateway_of,
     in_json,
     out,
     prepare,
@@ -41,7 +43,6 @@ from maitred.surfaces.cli.console import (
 )
 from maitred.surfaces.cli.held_call_view import call_summary
 from maitred.surfaces.manifest_folder import read_text
-from maitred.wiring import open_gateway
 from maitred.wording import count_of
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
@@ -71,7 +72,7 @@ def register(app: typer.Typer) -> None:
 
 def admitting(settings: Settings) -> "AbstractAsyncContextManager[Gateway]":
     """A gateway for a command that decides on servers and does not use them."""
-    return open_gateway(settings, asks_models=False, discovers=False)
+    return gateway_of(settings, discovers=False)
 
 
 def register_servers(
@@ -300,7 +301,7 @@ def approve(
     asks = not (seen or yes or as_json)
     if as_json and not (seen or yes):
         raise ConfigError("approve", ["--json asks nothing; use --seen DIGEST, or --yes"])
-    if asks and not sys.stdin.isatty():
+    if asks and not can_ask():
         of = f" --origin {origin}" if origin else ""
         hint = (
             f"`maitred approve {server}{of} --seen DIGEST`, with the digest that `maitred approvals` prints"

@@ -4,7 +4,6 @@ The gateway decides who may run a chain. `chains` reads and writes the configura
 so it checks itself what the user may do.
 """
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,10 +22,12 @@ from maitred.surfaces.cli.console import (
     make_table,
     may_configure,
     out,
+    own_path,
     prepare,
     print_answer,
     print_json,
     print_table,
+    read_input_bytes,
     run,
     settings_of,
 )
@@ -59,7 +60,7 @@ def chain(
     as_json: JsonOption = False,
 ) -> None:
     """Run a program that calls tools and print its answer. Exits with 1 when the program failed."""
-    code = _decoded("-", sys.stdin.buffer.read()) if file == "-" else _text(Path(file))
+    code = _decoded("-", read_input_bytes()) if file == "-" else _text(Path(file))
 
     settings, viewer = prepare(config)
 
@@ -152,7 +153,7 @@ def _list(settings: Settings, *, as_json: bool) -> None:
 
 def _text(file: Path) -> str:
     try:
-        return _decoded(str(file), file.read_bytes())
+        return _decoded(str(file), own_path(file).read_bytes())
     except OSError as error:
         raise ConfigError(str(file), [f"cannot be read: {error.strerror}"]) from None
 

@@ -11,17 +11,34 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
 import anyio
 import typer
+from anyio import from_thread
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.segment import Segment
 from rich.status import Status
 from rich.text import Text
@@ -33,6 +50,8 @@ from maitred.config.paths import default_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
+from maitred.surfaces.cli.hosted_command import ElsewhereError, hosted_command
+from maitred.surfaces.cli.log_filter import warn_once
 from maitred.surfaces.cli.tables import PlainTable, wrap
 from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wiring import make_grants, open_gateway, single_error
@@ -47,19 +66,21 @@ _HANG: Final = 2
 _LEAST_ROOM: Final = 20
 
 
-def _color_system() -> Literal["auto", "standard"] | None:
+def _color_system(environ: Mapping[str, str]) -> Literal["auto", "standard"] | None:
     """Colors as bixense.com/clicolors and no-color.org say; `auto` asks the terminal."""
-    if os.environ.get("NO_COLOR"):
+    if environ.get("NO_COLOR"):
         return None
-    if os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+    if environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
         return "standard"
-    return None if os.environ.get("CLICOLOR") == "0" else "auto"
+    return None if environ.get("CLICOLOR") == "0" else "auto"
 
 
 class PlainConsole(Console):
     """A console that treats printed text neither as markup nor as terminal control."""
 
     def __init__(self, *, stderr: bool = False, soft_wrap: bool = True, width: int | None = None) -> None:
+        hosted = hosted_command()
+        stream = None if hosted is None else hosted.err if stderr else hosted.out
         super().__init__(
             stderr=stderr,
             soft_wrap=soft_wrap,
@@ -67,7 +88,9 @@ class PlainConsole(Console):
             highlight=False,
             markup=False,
             emoji=False,
-            color_system=_color_system(),
+            file=cast("IO[str] | None", stream),
+            color_system=_color_system(os.environ if hosted is None else hosted.environ),
+            _environ=None if hosted is None else hosted.environ,
         )
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -123,6 +146,34 @@ def _breaks(text: str, room: int) -> Iterator[int]:
         end += len(word) + 1
 
 
+class _CurrentConsole:
+    """The console of the command that runs here, in its own process or for another one."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        self._stderr = stderr
+        self._own = PlainConsole(stderr=stderr)
+
+    def actual(self) -> PlainConsole:
+        """The console itself, for what prints from a thread of its own."""
+        hosted = hosted_command()
+        if hosted is None:
+            return self._own
+        key = "err" if self._stderr else "out"
+        if key not in hosted.consoles:
+            hosted.consoles[key] = PlainConsole(stderr=self._stderr)
+        console: PlainConsole = hosted.consoles[key]
+        return console
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.actual(), name)
+
+    def __enter__(self) -> PlainConsole:
+        return self.actual().__enter__()  # type: ignore[return-value]  # the class of the console itself
+
+    def __exit__(self, *error: object) -> None:
+        self.actual().__exit__(*error)
+
+
 def printable(text: str, *, terminal: bool = True) -> str:
     r"""A text with escapes such as `\x1b` for characters that deceive a reader or control a terminal.
 
@@ -151,10 +202,52 @@ def print_answer(text: str, *, wraps: bool = False) -> None:
     With `wraps`, a terminal gets long lines broken between words, and indented after the first.
     """
     shown = text
-    if sys.stdout.isatty():
+    hosted = hosted_command()
+    if (hosted.out if hosted else sys.stdout).isatty():
         shown = printable(text)
         shown = "\n".join(wrap(shown.expandtabs(), out.width, hang=4)) if wraps else shown
-    typer.echo(shown, color=True)  # else it would remove colors from the output to a file
+    echo(shown)
+
+
+def echo(text: str) -> None:
+    """Print a text unchanged, as one or more lines."""
+    if (hosted := hosted_command()) is not None:
+        hosted.out.write(f"{text}\n")
+    else:
+        typer.echo(text, color=True)  # else it would remove colors from the output to a file
+
+
+def read_input() -> str:
+    """All of standard input. It waits, so it must not be called in a coroutine."""
+    hosted = hosted_command()
+    return from_thread.run(hosted.read_input) if hosted else sys.stdin.read()
+
+
+def read_input_bytes() -> bytes:
+    """The same, undecoded."""
+    hosted = hosted_command()
+    if hosted is None:
+        return sys.stdin.buffer.read()
+    return from_thread.run(hosted.read_input).encode("utf-8", "surrogateescape")
+
+
+def own_path(path: Path) -> Path:
+    """A path that a person wrote, from the folder of the process that was started."""
+    hosted = hosted_command()
+    return path if hosted is None else Path(hosted.folder or "/") / path
+
+
+def can_ask() -> bool:
+    """Whether there is a terminal to ask a person at.
+
+    Raises:
+        ElsewhereError: The terminal is that of another process, which has to ask.
+    """
+    if (hosted := hosted_command()) is None:
+        return sys.stdin.isatty()
+    if hosted.input_is_terminal:
+        raise ElsewhereError("it asks at the terminal")
+    return False
 
 
 def in_json(value: Any, *, indent: int | None = None) -> str:
@@ -171,8 +264,14 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
 
 T = TypeVar("T")
 
-out = PlainConsole()
-err = PlainConsole(stderr=True)
+out = cast("PlainConsole", _CurrentConsole(stderr=False))
+err = cast("PlainConsole", _CurrentConsole(stderr=True))
+
+
+def actual_console(console: PlainConsole) -> PlainConsole:
+    """The console that `out` or `err` means now, for what prints from a thread of its own."""
+    return console.actual() if isinstance(console, _CurrentConsole) else console
+
 
 ConfigOption = Annotated[
     Path | None,
@@ -184,12 +283,15 @@ AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
 """The variable with a token; commands act as its bearer."""
 
 _DISCOVERY_S = 600.0
-_SHOW_AFTER_S = 0.5
+_SHOW_AFTER_S = 1.0
+_EVERY_S = 0.2
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
 
 
 def config_path(given: Path | None) -> Path:
     """The configuration file: as given, else $MAITRED_CONFIG, else the user's own."""
+    if (hosted := hosted_command()) is not None:
+        return hosted.path_for(given)
     return given or default_path()
 
 
@@ -209,6 +311,8 @@ def check_servers(settings: Settings, names: Iterable[str]) -> None:
 
 def settings_of(given: Path | None) -> Settings:
     """Load the configuration of a command."""
+    if (hosted := hosted_command()) is not None:
+        return hosted.settings_for(given)
     return load(config_path(given))
 
 
@@ -228,8 +332,9 @@ def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
         ConfigError: The token is not valid.
         NotAllowedError: An ability is missing.
     """
-    viewer = LOCAL_USER
-    if token := token or token_of_environment():
+    hosted = hosted_command()
+    viewer = LOCAL_USER if hosted is None else hosted.viewer
+    if hosted is None and (token := token or token_of_environment()):
         grant = anyio.run(make_grants(settings).grant_of, token)
         if not isinstance(grant, Grant):
             raise ConfigError(AS_TOKEN, [grant.reason])
@@ -265,30 +370,58 @@ def may_configure(given: Path | None) -> None:
 
 def run(function: Callable[[], Awaitable[T]]) -> T:
     """Run a command's coroutine. Garbage collection is on from here."""
-    gc.enable()
 
     async def main() -> T:
         async with single_error():
             return await function()
 
+    if hosted_command() is not None:
+        return from_thread.run(main)
+    gc.enable()
     return anyio.run(main)
 
 
 async def wait_for_vectors(gateway: "Gateway") -> None:
     """Wait until every tool can be found by meaning; a progress bar appears if that takes long."""
-    await gateway.warm()
-    with Progress(*COLUMNS, console=err, transient=True, disable=VERBOSITY.quiet) as bars:
-        task = bars.add_task("reading tools for search", total=None, visible=False)
 
-        async def show() -> None:
-            while True:
-                await anyio.sleep(_SHOW_AFTER_S)
-                now = gateway.semantics
-                bars.update(task, completed=now.done, total=now.total, visible=True)
+    def count() -> tuple[int, int]:
+        now = gateway.semantics
+        return now.done, now.total
 
+    async with show_wait("reading tools for search", count):
+        await gateway.warm()
+        await gateway.warm(wholly=True)
+
+
+@asynccontextmanager
+async def show_wait(what: str, count: Callable[[], tuple[int, int]] | None = None) -> AsyncIterator[None]:
+    """Show on standard error what a command waits for, once it has waited for a second.
+
+    `count` returns how much is done, and of how much. Only a terminal shows it, whatever standard output is:
+    it is taken away again at the end, and so in a file it would be no more than noise.
+    """
+    console = actual_console(err)
+    if VERBOSITY.quiet or not console.is_terminal:
+        yield
+        return
+    columns = COLUMNS if count else (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    bars = Progress(*columns, console=console, transient=True)
+    task = bars.add_task(f"{what} …", total=None)
+
+    async def show() -> None:
+        await anyio.sleep(_SHOW_AFTER_S)
+        bars.start()
+        while count is not None:
+            done, total = count()
+            bars.update(task, completed=done, total=total)
+            await anyio.sleep(_EVERY_S)
+
+    try:
         async with Background() as background:
             background.start(show)
-            await gateway.warm(wholly=True)
+            yield
+    finally:
+        bars.stop()
 
 
 def fail(error: MaitredError) -> typer.Exit:
@@ -312,15 +445,35 @@ def unwritable(fault: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value for programs."""
-    typer.echo(in_json(value, indent=2))
+    echo(in_json(value, indent=2))
+
+
+@asynccontextmanager
+async def gateway_of(settings: Settings, *, discovers: bool = True) -> "AsyncIterator[Gateway]":
+    """The gateway that runs this command, or one that is opened for it; see `open_gateway`.
+
+    It asks servers that it does not know, and does not try those again that failed when they were asked last.
+    """
+    if (hosted := hosted_command()) is not None:
+        yield hosted.gateway
+        return
+    warn_once()
+    async with open_gateway(settings, asks_models=False, discovers=discovers, retries=False) as gateway:
+        yield gateway
 
 
 @asynccontextmanager
 async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
     """A gateway that has discovered each server at least once. Prints a status while it waits."""
-    async with open_gateway(settings, asks_models=False) as gateway:
+    async with gateway_of(settings) as gateway:
         if not await gateway.settled(0):
-            with err.status("asking new servers for their tools (first time only) …"):
+            most = len(gateway.listing_first)
+
+            def count() -> tuple[int, int]:
+                left = len(gateway.listing_first)
+                return max(most, left) - left, max(most, left)
+
+            async with show_wait("asking new servers for their tools (first time only)", count):
                 await gateway.settled(_DISCOVERY_S)
         yield gateway
 

@@ -1,6 +1,5 @@
 """`maitred calls`: the calls that wait for a person, and decisions about them."""
 
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -13,6 +12,7 @@ from maitred.surfaces.cli.admission import admitting
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
+    can_ask,
     out,
     prepare,
     print_json,
@@ -92,7 +92,7 @@ def approve(
 ) -> None:
     """Approve a call that waits. At a terminal, it shows the call and asks."""
     settings, viewer = prepare(config)
-    if not yes and (as_json or not sys.stdin.isatty()):
+    if not yes and (as_json or not can_ask()):
         fault = f"there is no terminal to ask at; look at it by `maitred calls show {held_id}`, and use --yes"
         raise ConfigError("calls approve", [fault])
 

@@ -19,6 +19,7 @@ import structlog
 
 from maitred.config.redaction import redact, without_queries
 from maitred.surfaces.cli.console import printable
+from maitred.surfaces.cli.log_filter import drop_repeated
 
 _SILENT: Final = ("mcp", "client", "server", "uvicorn", "asyncio")
 """Libraries that log events which we report in our own words."""
@@ -41,6 +42,7 @@ def set_up_logging(*, verbose: bool, quiet: bool = False) -> None:
         logging.getLogger(name).setLevel(logging.INFO if verbose else logging.CRITICAL)
     structlog.configure(
         processors=[
+            drop_repeated,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S"),
             structlog.processors.format_exc_info,  # no values of variables: some are credentials
@@ -90,5 +92,12 @@ def _text(text: str) -> str:
     return printable(without_queries(redact(text)))
 
 
+def uncaught_text(
+    kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> str:
+    """The traceback of an error, without credentials and control characters."""
+    return _text("".join(traceback.format_exception(kind, error, trace)))
+
+
 def _tell_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    _Errors(sys.stderr).write(_text("".join(traceback.format_exception(kind, error, trace))))
+    _Errors(sys.stderr).write(uncaught_text(kind, error, trace))

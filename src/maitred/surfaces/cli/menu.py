@@ -26,6 +26,7 @@ from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,
+    actual_console,
     config_path,
     err,
     find_tools,
@@ -207,7 +208,7 @@ async def _write_use_cases(settings: Settings, server: str, viewer: Viewer) -> i
     async with known_gateway(settings) as gateway:
         if server and server not in gateway.settings.servers:
             raise ConfigError("--server", [f"there is no server {server!r} in {settings.source}"])
-        with Progress(*COLUMNS, console=err, transient=True, disable=VERBOSITY.quiet) as bars:
+        with Progress(*COLUMNS, console=actual_console(err), transient=True, disable=VERBOSITY.quiet) as bars:
             task = bars.add_task("writing use cases", total=None)
 
             def tell(done: int, total: int) -> None:

@@ -10,6 +10,7 @@ from maitred.surfaces.cli.completion import (
     complete_servers,
     complete_tools,
 )
+from maitred.surfaces.cli.hosted_command import hosted_command
 from maitred.surfaces.cli.verbosity import VERBOSITY
 
 
@@ -40,13 +41,15 @@ def _be_quiet(wanted: bool) -> None:
 
 
 def _be_verbose(wanted: bool) -> None:
-    if wanted:
+    if wanted and hosted_command() is None:  # the log of a gateway is not that of a command
         VERBOSITY.verbose = True
         apply_verbosity()
 
 
 def apply_verbosity() -> None:
     """Log as much as the command line asks for."""
+    if hosted_command() is not None:
+        return
     from maitred.surfaces.cli.logs import set_up_logging  # noqa: PLC0415  # not needed for `--help`
 
     set_up_logging(verbose=VERBOSITY.verbose, quiet=VERBOSITY.quiet)

@@ -138,6 +138,7 @@ async def _serve(
     listening: socket.socket | None = None,
 ) -> None:
     gc.disable()  # until everything is loaded
+    from maitred.surfaces.cli.hosting import CommandHost  # noqa: PLC0415  # the gateway takes a while to load
     from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the gateway takes a while to load
     from maitred.surfaces.daemon.environment import project_folder  # noqa: PLC0415
     from maitred.surfaces.daemon.handshake import working_folder  # noqa: PLC0415
@@ -150,16 +151,16 @@ async def _serve(
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
         with serving.claim_endpoint(transport, settings.source) as held:
             async with open_gateway(settings, serves=True, alone=transport == "stdio") as gateway:
-                tasks.start_soon(follow_settings, gateway, settings)
-                tasks.start_soon(follow_manifests, gateway)
-                gc.freeze()  # loaded objects stay, so the collector need not visit them
-                gc.enable()
+                _follow_files(tasks, gateway, settings)
                 if transport == "stdio":  # its one client started this process in its own folder
                     viewer = replace(viewer, folder=project_folder(working_folder()))
                 surface = LazySurface(gateway, viewer=viewer)
                 tasks.start_soon(_warm, gateway, surface)
                 pages = PagesOnDemand(gateway, stop)
-                async with serving.answering(held, gateway, transport, surface, stop, pages) as door:
+                host = CommandHost(gateway, settings)
+                async with serving.answering(
+                    held, gateway, transport, surface, stop, pages, host.run
+                ) as door:
                     if begin is not None and held is not None:
                         idle_s = settings.daemon.idle_timeout
                         await serving.serve_clients(begin, held, door, surface, stop=stop, idle_s=idle_s)
@@ -168,6 +169,14 @@ async def _serve(
                     else:
                         await _serve_http(gateway, surface, settings.http, stop, pages, listening)
         tasks.cancel_scope.cancel()
+
+
+def _follow_files(tasks: anyio.abc.TaskGroup, gateway: "Gateway", settings: Settings) -> None:
+    """Take over what is written into the files of the gateway, now that it is loaded."""
+    tasks.start_soon(follow_settings, gateway, settings)
+    tasks.start_soon(follow_manifests, gateway)
+    gc.freeze()  # loaded objects stay, so the collector need not visit them
+    gc.enable()
 
 
 async def _serve_http(

@@ -1,9 +1,8 @@
 """`maitred search`, `info` and `call`: the actions of an agent, by hand."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +21,10 @@ from maitred.surfaces.cli.console import (
     prepare,
     print_answer,
     print_json,
+    read_input,
     run,
+    show_wait,
+    visible,
     wait_for_vectors,
 )
 from maitred.surfaces.cli.filters import (
@@ -35,6 +37,9 @@ from maitred.surfaces.cli.filters import (
 from maitred.surfaces.cli.options import category_option, server_option
 from maitred.surfaces.cli.questions import ask_arguments, confirm_call
 from maitred.wording import one_of, quote_input
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.gateway import Gateway
 
 DetailOption = Annotated[
     str, typer.Option("--detail", "-d", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
@@ -176,20 +181,19 @@ def call(
     if interactive and args == "-":
         raise ConfigError("--interactive", ["reads standard input itself; give --args as text"])
     settings, viewer = prepare(config)
+    written = read_input() if args == "-" else args
     asked = (
-        _asked(settings, viewer, name, _parse_object(args), values or (), yes=yes) if interactive else None
+        _asked(settings, viewer, name, _parse_object(written), values or (), yes=yes) if interactive else None
     )
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:
-            published = name
-            if not gateway.is_category(name, viewer):
-                async with gateway.audit_request("call", name, viewer):
-                    published = (await gateway.tool_to_call(name, viewer)).name
+            published = await _published(gateway, name, viewer)
             schema = gateway.schema_of(published, viewer) or {}
-            given = _parse_object(args) | _parse_pairs(values or [], schema) if asked is None else asked
+            given = _parse_object(written) | _parse_pairs(values or [], schema) if asked is None else asked
             call = ToolCall(name=published, arguments=given)
-            return await gateway.call(call, viewer=viewer, read_only=read_only)
+            async with show_wait(f"calling {visible(published)}"):
+                return await gateway.call(call, viewer=viewer, read_only=read_only)
 
     result = run(go)
     if as_json:
@@ -199,6 +203,16 @@ def call(
             print_answer(line)
     if result.get("isError"):
         raise typer.Exit(1)
+
+
+async def _published(gateway: "Gateway", name: str, viewer: Viewer) -> str:
+    """The published name of a tool; servers that failed before are tried again if one may have it."""
+    if gateway.is_category(name, viewer):
+        return name
+    async with show_wait(f"starting the server of {visible(name)}"):
+        await gateway.list_failed_for(name, viewer)
+    async with gateway.audit_request("call", name, viewer):
+        return (await gateway.tool_to_call(name, viewer)).name
 
 
 def _asked(
@@ -226,8 +240,6 @@ def _asked(
 
 
 def _parse_object(text: str) -> dict[str, Any]:
-    if text == "-":
-        text = sys.stdin.read()
     if not text.strip():
         return {}
     try:

@@ -27,6 +27,9 @@ _MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 _DELAYS_S: Final = (0.0, 0.2, 1.0, 3.0)
 _QUIET_S: Final = 10.0
 _MOST_WAITING: Final = 1000
+_LAST_ANSWERS_S: Final = 60.0
+"""For how long requests are answered after the client ended its side, as `echo` does in a pipe."""
+_LOOK_S: Final = 0.1
 _MOST_ENDS: Final = 10
 _ENDS_WITHIN_S: Final = 60.0
 _BYE: Final = b'{"maitred":'
@@ -75,11 +78,15 @@ class ClientRelay:
         for lines in _lines(self._source):
             with self._changed:
                 self._take(lines)
+        until = time.monotonic() + _LAST_ANSWERS_S
         with self._changed:
+            while self._replay.awaits_answers and time.monotonic() < until and _has_reader(self._sink):
+                self._changed.wait(_LOOK_S)
             self._is_over = True
             self._changed.notify_all()
             if self._talk is not None:
                 self._talk.hang_up()
+        self._answering.join(_LAST_ANSWERS_S)  # it may still be writing them
         return 0
 
     # --- from the client ----------------------------------------------------------------------------------
@@ -254,6 +261,13 @@ class ClientRelay:
         self._write(b"".join(self._replay.failed(why, all_of_them=True)))
         _complain(why)
         self._end(1)
+
+
+def _has_reader(sink: int) -> bool:
+    """Whether a process can still read what is written to a file descriptor."""
+    look = select.poll()
+    look.register(sink, 0)
+    return not any(event & (select.POLLERR | select.POLLHUP) for _, event in look.poll(0))
 
 
 def _complain(why: str) -> None:

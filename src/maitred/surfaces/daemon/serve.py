@@ -12,6 +12,7 @@ from maitred.errors import DaemonError
 from maitred.gateway import Gateway
 from maitred.model.access import ClientStart, Grant
 from maitred.surfaces.daemon.background import BackgroundStart, keep_short, own_log
+from maitred.surfaces.daemon.command_server import RunCommand
 from maitred.surfaces.daemon.pages import PagesOnDemand
 from maitred.surfaces.daemon.server import GatewayInfo, SocketServer
 from maitred.surfaces.daemon.sockets import Address, EndpointLock, Kind, address_of, every_seat
@@ -58,10 +59,12 @@ async def answering(
     surface: LazySurface,
     stop: anyio.Event,
     pages: PagesOnDemand | None = None,
+    run_command: RunCommand | None = None,
 ) -> AsyncIterator[SocketServer]:
     """Answer at the socket of an endpoint, if there is one; a client's request to stop sets `stop`.
 
-    `pages` are where HTTP serves them; without it, they are opened when a person asks.
+    `pages` are where HTTP serves them; without it, they are opened when a person asks. `run_command` runs
+    commands for other processes; a gateway with one client on its standard streams runs none.
     """
 
     async def serve(wire: Wire, grant: Grant, start: ClientStart) -> None:
@@ -75,6 +78,7 @@ async def answering(
         serve=serve if kind == "daemon" else None,
         stop=stop.set,
         pages=pages or PagesOnDemand(gateway, stop),
+        run_command=run_command if kind != "stdio" else None,
     )
     if held is None:
         yield door

@@ -25,6 +25,7 @@ from maitred.meta_tools.menu import safe_tools
 from maitred.model.access import LOCAL_GRANT, LOCAL_USER, ClientStart, Grant, RefusedAccess, Viewer
 from maitred.surfaces.daemon.client_entry import AS_TOKEN
 from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
+from maitred.surfaces.daemon.command_server import RunCommand, serve_command
 from maitred.surfaces.daemon.environment import EnvironmentMatch, path_of, start_of
 from maitred.surfaces.daemon.handshake import MOST_BYTES, decode_line, encode_line, values
 from maitred.surfaces.daemon.pages import PagesOnDemand
@@ -67,6 +68,7 @@ class SocketServer:
         serve: Serves a client until it leaves; `None` where clients do not connect to this socket.
         stop: Ends the gateway.
         pages: Where a person finds the pages of the gateway.
+        run_command: Runs a command of the command line for another process; `None` where that is not wanted.
     """
 
     def __init__(
@@ -77,8 +79,11 @@ class SocketServer:
         serve: Serve | None = None,
         stop: Callable[[], None],
         pages: PagesOnDemand,
+        run_command: RunCommand | None = None,
     ) -> None:
         self._gateway = gateway
+        self._run_command = run_command
+        self._commands = 0
         self._about = about
         self._serve = serve
         self._stop = stop
@@ -110,10 +115,11 @@ class SocketServer:
                 tasks.cancel_scope.cancel()
 
     async def idle(self, seconds: float) -> None:
-        """Wait until there has been no client, and no person at the pages, for a number of seconds."""
+        """Wait until there was no client, no command and no person at the pages for a number of seconds."""
         while True:
             self._news = anyio.Event()
-            with anyio.move_on_after(None if self._clients else seconds) as patience:
+            is_busy = self._clients or self._commands
+            with anyio.move_on_after(None if is_busy else seconds) as patience:
                 await self._news.wait()
             if patience.cancelled_caught and self._web.unused_s() >= seconds:
                 return
@@ -138,6 +144,8 @@ class SocketServer:
             grant = await self._grant_of(str(said.get("token", "")))
             if wants == "serve" and self._serve is not None:
                 await self._take_in(wire, grant, said, self._serve)
+            elif wants == "command" and self._run_command is not None:
+                await self._host(wire, grant, said, self._run_command)
             elif wants == "ping":
                 wire.write(encode_line({"maitred": "here"}))
             elif wants == "status":
@@ -198,6 +206,25 @@ class SocketServer:
             gone = self._clients.pop(wire).viewer
             if start.client and not any(one.viewer.start == start for one in self._clients.values()):
                 self._gateway.client_left(gone)
+            self._news.set()
+
+    async def _host(self, wire: Wire, grant: Grant, said: Mapping[str, Any], run: RunCommand) -> None:
+        """Run a command for a process that has the same values as this gateway."""
+        seen = said.get("values")
+        settings, path = self._gateway.settings, path_of(said)
+        if names := self._sameness.differing(seen if isinstance(seen, dict) else {}, settings, path):
+            wire.write(encode_line({"maitred": "other", "names": names}))
+            return
+        self._commands += 1
+        self._news.set()
+        try:
+            if found := self._sameness.extend(path, settings):
+                await self._gateway.sync(found, viewer=LOCAL_USER)
+            folder = start_of(said).folder
+            viewer = Viewer(grant=grant, surface="cli", start=ClientStart(folder=folder))
+            await serve_command(wire, viewer, run)
+        finally:
+            self._commands -= 1
             self._news.set()
 
     async def _discover(self, found: Sequence[str], viewer: Viewer) -> None:

@@ -83,6 +83,11 @@ class Replay:
         return any(one.method != _LISTEN for one in self._waiting.values())
 
     @property
+    def awaits_answers(self) -> bool:
+        """Whether the client waits for an answer that it can get without another word of its own."""
+        return self.is_pressing and not self._questions
+
+    @property
     def waiting(self) -> int:
         """How many requests wait for an answer."""
         return len(self._waiting)

@@ -26,6 +26,7 @@ from maitred.surfaces.http import (
     configurations,
     held_calls,
     menu,
+    server_control,
     switches,
     tokens,
     tools,
@@ -97,6 +98,7 @@ def api(
     allow_list.add_routes(app, gateway)
     held_calls.add_routes(app, gateway)
     switches.add_routes(app, gateway)
+    server_control.add_routes(app, gateway)
     tokens.add_routes(app, gateway)
     audit.add_routes(app, gateway)
     probes.add_routes(app, gateway, metrics)

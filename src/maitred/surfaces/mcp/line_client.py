@@ -23,6 +23,9 @@ from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.wire import Wire
 
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+_LAST_ANSWERS_S = 60.0
+"""For how long requests are answered after the client ended its side, as `echo` does in a pipe."""
+
 _ONE_CLIENT = "wire"
 """The client of a surface with one wire; a guest is one of several clients, and has its own connection."""
 
@@ -38,12 +41,21 @@ async def serve_wire(surface: McpSurface, wire: Wire, opening: Opening) -> None:
             max_message_bytes=_MAX_MESSAGE_BYTES,
             trusted=True,
             inline=frozenset({"initialize"}),
+            endless=frozenset({"subscriptions/listen"}),
             ids=f"maitred-{secrets.token_hex(4)}-",
         )
         era = _Era(surface, channel, state, opening)
+
+        def end() -> None:
+            why = "the client closed the connection"
+            if wire.can_write:
+                channel.close_when_answered(why, within_s=_LAST_ANSWERS_S)
+            else:
+                channel.close(why)
+
         try:
             await era.resume(opening)
-            wire.attach(channel.feed, lambda: channel.close("the client closed the connection"))
+            wire.attach(channel.feed, end)
             await channel.run(era.on_request, era.on_notify)
         finally:
             await aclose_shielded(era.connection)

@@ -13,7 +13,8 @@ class Wire(asyncio.Protocol):
     """Hands arriving bytes to the attached reader, and stores them until one is attached.
 
     `opened` is called once the stream is open, `check` before arriving bytes are handed on: if it closes the
-    wire, they are dropped. For a pair of pipes, one wire is the protocol of both.
+    wire, they are dropped. For a pair of pipes, the wire is the protocol of the one that it writes to, and
+    `end_input` says that the other has ended.
     """
 
     def __init__(
@@ -28,7 +29,9 @@ class Wire(asyncio.Protocol):
         self._sink: asyncio.WriteTransport | None = None
         self._writable = anyio.Event()
         self._writable.set()
+        self._is_lost = False
         self.ended = False
+        """Whether the other side sends no more."""
 
     # --- what asyncio calls -------------------------------------------------------------------------------
 
@@ -53,15 +56,13 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the wire: the other side is gone, or we have closed it."""
-        self.ended = True
-        self._news.set()
+        self._is_lost = True
         self._writable.set()
-        if self._end is not None:
-            self._end()
+        self.end_input()
 
     def pause_writing(self) -> None:
         """Make writers wait: the other side reads more slowly than we write."""
-        if not self.ended:
+        if not self._is_lost:
             self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
@@ -69,6 +70,25 @@ class Wire(asyncio.Protocol):
         self._writable.set()
 
     # --- what we call -------------------------------------------------------------------------------------
+
+    def end_input(self) -> None:
+        """Note that the other side sends no more; it may still read."""
+        self.ended = True
+        self._news.set()
+        if self._end is not None:
+            self._end()
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the other side may still read."""
+        return not self._is_lost and self._sink is not None and not self._sink.is_closing()
+
+    async def flush(self, within_s: float) -> None:
+        """Wait until the other side has taken all bytes, or is gone."""
+        if self.can_write:
+            self._get_sink().set_write_buffer_limits(high=0)  # from now on, any byte left counts as behind
+            with anyio.move_on_after(within_s):
+                await self._writable.wait()
 
     def socket_option(self, level: int, option: int, length: int) -> bytes:
         """An option of the socket beneath."""
@@ -114,7 +134,7 @@ class Wire(asyncio.Protocol):
             BrokenPipeError: The other side takes no more bytes.
         """
         sink = self._get_sink()
-        if self.ended or sink.is_closing():
+        if self._is_lost or sink.is_closing():
             raise BrokenPipeError
         sink.write(data)
         return None if self._writable.is_set() else self._writable

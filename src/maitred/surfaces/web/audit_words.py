@@ -43,6 +43,7 @@ ACTS: Final[Mapping[str, str]] = {
     "override.drop": "drop texts for a tool",
     "tool.change": "decide about a tool",
     "server.switch": "switch a server off or on",
+    "server.restart": "restart a server",
     "settings.apply": "change the settings",
     "client.connect": "connect a client",
     "client.disconnect": "disconnect a client",
