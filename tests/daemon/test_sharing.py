@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
