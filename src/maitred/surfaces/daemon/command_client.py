@@ -42,18 +42,8 @@ HOSTED: Final = frozenset(
 
 AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
 _OF_TERMINALS: Final = (
-    *(
-        "TERM",
-        "COLORTERM",
-        "NO_COLOR",
-        "FORCE_COLOR",
-        "CLICOLOR",
-        "CLICOLOR_FORCE",
-        "TTY_COMPATIBLE",
-        "TTY_INTERACTIVE",
-        "COLUMNS",
-        "LINES",
-    ),
+    *("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"),
+    *("TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"),
 )
 """The variables by which output depends on the terminal."""
 
