@@ -270,12 +270,18 @@ class ProfileNotFoundError(NotFoundError):
 class PathNotFoundError(NotFoundError):
     """No page of the menu has this path; if it names a server or a category, none has that name.
 
-    `nearest` are similar paths that exist.
+    `nearest` are similar paths that exist; `lists` says to the reader what lists them all.
     """
 
     code: ClassVar[str] = "path_not_found"
 
-    def __init__(self, path: str, *, nearest: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        nearest: Sequence[str] = (),
+        lists: str = "`list_tools_meta` lists all categories, with path servers all servers.",
+    ) -> None:
         self.path = path
         self.nearest = tuple(nearest)
         kind, _, name = path.strip("/").partition("/")
@@ -283,7 +289,6 @@ class PathNotFoundError(NotFoundError):
         is_named = bool(name) and kind in ("server", "category")
         what, label = (kind, name) if is_named else ("page", path)
         hint = suggest_names(names if is_named else self.nearest, repr)
-        lists = "`list_tools_meta` lists all categories, with path servers all servers."
         super().__init__(f"There is no {what} {quote_input(label)}.{hint} {lists}")
 
 

@@ -165,8 +165,8 @@ class PathLookup:
         there = self._access.portion(viewer)
         if name not in there.context.settings.servers:
             self._access.check(viewer, ability)
-            there.menu.page(f"server/{name}")  # raises, and knows the nearest
-            raise PathNotFoundError(f"server/{name}")
+            near, lists = there.context.near_servers(name), "`maitred list` shows all servers."
+            raise PathNotFoundError(f"server/{name}", nearest=near, lists=lists)
         self._access.check(viewer, ability, server=name)
         return there.context.status(name)
 
