@@ -443,7 +443,11 @@ async def test_what_a_server_writes_is_shown_and_followed_without_its_secrets(fo
         assert shown.out == "password=*** was used one two\n"
         lines = json.loads((await folder.asked("logs", "filed", "--json")).out)["lines"]
         assert lines[-1] == "password=*** was used one two"
-        assert "'filed'" in (await folder.asked("logs", "fild")).err
+        assert (
+            "no server 'fild'. Did you mean 'filed'? `maitred list`"
+            in (await folder.asked("logs", "fild")).err
+        )
+        assert "grow has written nothing" in (await folder.asked("logs", "grow")).err
         folder.names.write_text("three")
         seat = address_of(folder.path).seats()[0]
         words = ["logs", "--config", str(folder.path), "filed", "-f", "-n", "0"]
@@ -460,6 +464,19 @@ async def test_what_a_server_writes_is_shown_and_followed_without_its_secrets(fo
     own = await folder.alone("logs")
     assert own.code == 0
     assert "No gateway in the background has written" in own.err
+
+
+async def test_following_ends_when_the_reader_of_its_output_does(folder: Folder) -> None:
+    """As in `maitred logs SERVER -f | head -1`, though the server writes nothing more."""
+    async with running(folder):
+        words = [sys.executable, "-m", "maitred", "logs", "--config", str(folder.path), "filed", "-f"]
+        reader, writer = os.pipe()
+        with anyio.fail_after(120):
+            async with await anyio.open_process(words, stdout=writer, stderr=None) as process:
+                os.close(writer)
+                assert b"was used" in await to_thread.run_sync(os.read, reader, 1_000)
+                os.close(reader)
+                assert await process.wait() == 1
 
 
 def test_only_lines_that_came_since_are_followed() -> None:

@@ -72,6 +72,8 @@ def logs(
             gateway.watched_server(server, viewer)  # an unknown one is an error that names the nearest
             written = list(gateway.last_output(server, viewer))
             _print(written[len(written) - min(limit, len(written)) :], server, follow=follow, as_json=as_json)
+            if not (written or follow or as_json):
+                err.print(Text(f"{visible(server)} has written nothing to standard error."))
             if follow:
                 async for line in _later(gateway, server, viewer, written):
                     _print([line], server, follow=True, as_json=as_json)

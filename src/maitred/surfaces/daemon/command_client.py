@@ -9,6 +9,7 @@ did not begin.
 import os
 import re
 import select
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -217,7 +218,7 @@ def _follow(connection: GatewayConnection, request: Mapping[str, Any], pid: int)
         DaemonError: The gateway ended or hangs.
     """
     _send(connection, {"maitred": "run", **request})
-    for line in _lines(connection, pid):
+    for line in _lines(connection, pid, only_reads=request["words"][0] == "logs"):
         message = decode_line(line)
         kind, text = message.get("maitred"), str(message.get("text", ""))
         if kind in ("out", "err"):
@@ -245,28 +246,47 @@ def _input() -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+def _pipe_of_output() -> int | None:
+    """The descriptor of standard output, if it is a pipe."""
+    try:
+        descriptor = sys.stdout.fileno()
+        return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+    except (AttributeError, ValueError, OSError):  # closed, or replaced by a program
+        return None
+
+
 def _send(connection: GatewayConnection, message: Mapping[str, Any]) -> None:
     """Send a message; that a gateway is gone is seen when its answer is read."""
     with suppress(ConnectionError):
         connection.socket.sendall(encode_line(message))
 
 
-def _lines(connection: GatewayConnection, pid: int) -> Iterator[bytes]:
+def _lines(connection: GatewayConnection, pid: int, *, only_reads: bool) -> Iterator[bytes]:
     """The lines that a gateway sends until it hangs up.
 
+    A command that only reads ends, too, when our output has no reader any more.
+
     Raises:
-        DaemonError: It hangs.
+        BrokenPipeError: Our output has no reader.
+        DaemonError: The gateway hangs.
     """
     rest = connection.rest
+    waiting = select.poll()
+    waiting.register(connection.socket, select.POLLIN)
+    output = _pipe_of_output() if only_reads else None
+    if output is not None:
+        waiting.register(output, 0)  # for its end alone
     while True:
         *whole, rest = rest.split(b"\n")
         yield from whole
-        while not select.select([connection.socket], [], [], _QUIET_S)[0]:
+        while not (ready := dict(waiting.poll(_QUIET_S * 1_000))):
             if not answers(connection):
                 raise DaemonError(
                     f"the gateway (process {pid}) does not answer, and the command may have been run; "
                     "see `maitred audit` after `maitred stop`"
                 )
+        if output in ready:
+            raise BrokenPipeError
         try:
             data = connection.socket.recv(_CHUNK)
         except ConnectionError:
