@@ -137,19 +137,18 @@ async def test_two_gateways_fill_one_index(database: Database, other: Database) 
     assert (await AuditLog(database).verify()).faults == ()
 
 
-@pytest.mark.parametrize("count", line_index.CHOSEN)
-async def test_a_filter_reads_only_lines_that_the_index_names(database: Database, count: int) -> None:
+async def test_a_filter_reads_only_lines_that_the_index_names(database: Database) -> None:
     """By the plan of the engine: neither the lines nor the index are read from one end to the other."""
     await write(database, 12 * STEP)
     await fill(AuditLog(database))
-    terms = list(range(count))
-    values = line_index.chosen_values(terms, 10**6, 0, "", 100)
+    for count, query in line_index.CHOSEN.items():
+        values = line_index.chosen_values(list(range(count)), 10**6, 0, "", 100)
 
-    plan = await explain(database, line_index.CHOSEN[count], values)
+        plan = await explain(database, query, values)
 
-    assert "audit_terms" in plan or "PRIMARY KEY" in plan
-    for whole in ("SCAN", "TEMP B-TREE", "Seq Scan"):
-        assert whole not in plan
+        assert "audit_terms" in plan or "PRIMARY KEY" in plan, count
+        for whole in ("SCAN", "TEMP B-TREE", "Seq Scan"):
+            assert whole not in plan, count
 
 
 @pytest.mark.parametrize("most", [1, 50, 5_000])

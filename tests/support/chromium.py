@@ -22,6 +22,7 @@ from maitred.background import Background
 from maitred.browser.browsers import Browsers
 from maitred.browser.errors import AttachError
 from maitred.browser.executable import find_chrome
+from maitred.browser.launch import NO_ADDRESS_BAR
 from maitred.browser.state import BrowserState
 from maitred.browser.toolbox import Toolbox
 from maitred.model.browsers import BrowserOptions
@@ -57,7 +58,8 @@ def browser(*flags: str) -> Iterator[Running]:
     process = subprocess.Popen(
         [
             chromium(), "--headless", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0",
-            "--disable-background-networking", f"--user-data-dir={profile}", *sandbox, *flags, "about:blank",
+            "--disable-background-networking", f"--user-data-dir={profile}", NO_ADDRESS_BAR,
+            *sandbox, *flags, "about:blank",
         ],
         stderr=subprocess.PIPE,
         start_new_session=True,

@@ -52,6 +52,17 @@ def postgres_service() -> Iterator[Postgres]:
         except Exception as error:  # noqa: BLE001  # of the package, which says nothing of its errors
             pytest.skip(f"no PostgreSQL can be started here: {error}")
         try:
+            _need_not_survive(server.get_uri())
             yield Postgres(server.get_uri())
         finally:
             server.cleanup()
+
+
+def _need_not_survive(url: str) -> None:
+    """Have a server not wait for the disk: what it holds goes with it, even if the machine fails."""
+    import psycopg  # noqa: PLC0415  # of an extra
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
+        connection.execute("SELECT pg_reload_conf()")

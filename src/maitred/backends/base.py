@@ -561,6 +561,10 @@ class ServerPool(Connections, Protocol):
         """The servers that failed so often that calls to them are refused now."""
         ...
 
+    def refusal(self, server: str) -> Health | None:
+        """The health of one server, if calls to it are refused now."""
+        ...
+
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines of a server's standard error; if it has several instances, each under a heading."""
         ...

@@ -326,6 +326,11 @@ class BackendPool(anyio.AsyncContextManagerMixin):
             owner.spec.name: owner.snapshot() for owner in self._failing if owner.refuses and not owner.key
         }
 
+    def refusal(self, server: str) -> Health | None:
+        """The health of one server, if calls to it are refused now."""
+        owner = self._owners.get(server)
+        return owner.snapshot() if owner in self._failing and owner.refuses and not owner.key else None
+
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines of a server's standard error."""
         if server in self._given_up:

@@ -55,6 +55,8 @@ _ALWAYS: Final = (
     "--no-first-run", "--no-default-browser-check", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-quic",
 )  # fmt: skip
+NO_ADDRESS_BAR: Final = "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup"
+"""The suggestions of the address bar are pages, which each tab in a profile of its own would load unseen."""
 HARMLESS: Final = frozenset({
     "--window-size", "--window-position", "--start-maximized", "--lang", "--user-agent", "--mute-audio",
     "--force-device-scale-factor", "--incognito", "--disable-gpu", "--force-dark-mode", "--hide-scrollbars",
@@ -228,7 +230,7 @@ def _arguments(
 ) -> Sequence[str]:
     return [
         *_ALWAYS,
-        *(["--headless", "--disable-gpu"] if headless else []),
+        *(["--headless", "--disable-gpu", NO_ADDRESS_BAR] if headless else []),
         *([] if options.sandbox else ["--no-sandbox"]),
         f"--remote-debugging-port={request.port}",
         f"--user-data-dir={profile}",

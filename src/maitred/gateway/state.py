@@ -190,7 +190,7 @@ class GatewayState:
     def reason(self, server: str) -> str:
         """Why the tools of one server may not be shown now; empty if they may, or it is not configured."""
         spec = self.settings.servers.get(server)
-        return _why_withheld(spec, self.pool.refused().get(server) or Health()) if spec else ""
+        return _why_withheld(spec, self.pool.refusal(server) or Health()) if spec else ""
 
     @property
     def visible(self) -> frozenset[str]:

@@ -43,7 +43,7 @@ pytestmark = [
 TOKEN = "canary-5e1f"
 SECRET = "MAITRED_TEST_CANARY"
 LIMITS = ChainLimits(cpu_s=1.0, wall_s=2.0, calls=100)
-SPINS_CPU_S: Mapping[str, float] = {"cpu": 0.4, "callback": 0.4}
+SPINS_CPU_S: Mapping[str, float] = {"cpu": 0.25, "callback": 0.25}
 """Attacks that only spin are ended sooner; others get the time in which they might use up something else."""
 SLACK_S = 20.0  # a machine may be busy; what does not end runs for ever
 TOOLS = ChainModule(

@@ -14,6 +14,7 @@ from tests.surfaces.web.person import Person, chromium, person
 from tests.surfaces.web.rig import House, form_token, opened, tool
 
 from maitred.access.tokens import TokenRequest
+from maitred.browser.cdp import CdpConnection
 from maitred.model.access import LOCAL_GRANT, LOCAL_USER, ROLES, Grant, Scope
 from maitred.model.tools import ToolCall
 from maitred.surfaces.web.screens import SCREENS
@@ -80,11 +81,16 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
 
 
 @pytest.fixture(scope="module")
-async def reader(house: House) -> AsyncIterator[Person]:
+async def browser(anyio_backend: str) -> AsyncIterator[CdpConnection]:
     async with chromium() as connection:
-        made = await person(connection)
-        await made.open(house.url + house.web.entry_path(LOCAL_GRANT))
-        yield made
+        yield connection
+
+
+@pytest.fixture(scope="module")
+async def reader(house: House, browser: CdpConnection) -> Person:
+    made = await person(browser)
+    await made.open(house.url + house.web.entry_path(LOCAL_GRANT))
+    return made
 
 
 def address(path: str) -> str:
@@ -130,21 +136,21 @@ _HEADER = """(() => {
 
 
 @pytest.mark.parametrize("width", [360, 390, 700, 960, 1_000, 1_200, 1_343])
-async def test_the_header_holds_with_a_long_name(house: House, width: int) -> None:
+async def test_the_header_holds_with_a_long_name(house: House, browser: CdpConnection, width: int) -> None:
     """Each text is on one line and all screens are in one row; one that is too wide scrolls by itself."""
-    async with chromium() as connection:
-        reader = await person(connection)
-        name = "somebody.with.a.long.name@department.example"
-        await reader.open(house.url + house.web.entry_path(Grant(principal=name, role="admin")))
-        await reader.resize(width)
-        header = await reader.run(_HEADER)
-        assert header["rows"] == 1
-        assert max(header["lines"]) < 2
-        assert header["left"] >= 0
-        if width >= 960:
-            assert header["right"] <= width
-        over = await reader.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert over <= 0
+    reader = await person(browser)
+    name = "somebody.with.a.long.name@department.example"
+    await reader.open(house.url + house.web.entry_path(Grant(principal=name, role="admin")))
+    await reader.resize(width)
+    header = await reader.run(_HEADER)
+    assert header["rows"] == 1
+    assert max(header["lines"]) < 2
+    assert header["left"] >= 0
+    if width >= 960:
+        assert header["right"] <= width
+    over = await reader.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert over <= 0
+    await reader.leave()
 
 
 @pytest.mark.parametrize("path", ["/ui/enter", "/ui/nothing-here", "/ui/approvals/nothing"])
