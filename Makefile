@@ -97,7 +97,7 @@ format: $(VENV)/dev ## put the code in order
 test: ## everything: checks and all tests, those of the docs among them, then the time that it took
 	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail $(SERVERS)/podman $(SERVERS)/chromium
 	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & lint=$$!; \
-	MAKE_STARTED=$(STARTED) $(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
+	MAKE_STARTED=$(STARTED) $(BIN)/python -m pytest -n 4 --dist loadgroup; tests=$$?; \
 	wait $$lint || { cat $(VENV)/lint.log; echo "make test: the checks failed, see above"; exit 1; }; \
 	exit $$tests
 
