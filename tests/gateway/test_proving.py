@@ -62,7 +62,7 @@ async def test_tools_are_ranked_as_a_search_ranks_them(embedder: StaticEmbedder)
 
     everything = Filter(visible=frozenset({"s"}))
     for query, ranking in zip(queries, found, strict=True):
-        phrase = EmbeddedQuery(phrase=query, vectors=embedder.queries([query]))
+        phrase = EmbeddedQuery(phrase=query, text=query, vectors=embedder.queries([query]))
         first = index.search([phrase], everything, 1).hits[0].tool.key.name
         assert first in [tools[at].name for at in ranking[:2]], query
         assert len(ranking) == len(set(ranking)) <= DEPTH

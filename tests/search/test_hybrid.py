@@ -35,7 +35,7 @@ def find(
     index: HybridIndex, *phrases: str, visible: set[str] = ALL, server: str = "", limit: int = 5, **more: Any
 ) -> SearchHits:
     only = Filter(visible=frozenset(visible), server=server, **more)
-    return index.search([EmbeddedQuery(phrase=phrase) for phrase in phrases], only, limit)
+    return index.search([EmbeddedQuery(phrase=phrase, text=phrase) for phrase in phrases], only, limit)
 
 
 def search(index: HybridIndex, *phrases: str, server: str = "", limit: int = 5) -> list[str]:

@@ -31,7 +31,7 @@ def searched(phrase: str) -> list[str]:
     tools = tuple(mended(tool) if tool.key.name == "gt_usr" else tool for tool in plain.tools)
     index = HybridIndex(mode="lexical")
     index.update(replace(plain, tools=tools, generation=7))
-    found = index.search([EmbeddedQuery(phrase=phrase)], Filter(visible=frozenset({"s"})))
+    found = index.search([EmbeddedQuery(phrase=phrase, text=phrase)], Filter(visible=frozenset({"s"})))
     return [hit.tool.key.name for hit in found.hits]
 
 

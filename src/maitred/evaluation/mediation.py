@@ -308,7 +308,7 @@ class _Search:
     def _ranking(self, text: str) -> list[str]:
         """Return the tools of a search, best first; a tool's equals on other servers follow it."""
         query = EmbeddedQuery(
-            phrase=text, vectors=self._embedder.queries([text, *clauses(text)[:_MAX_CLAUSES]])
+            phrase=text, text=text, vectors=self._embedder.queries([text, *clauses(text)[:_MAX_CLAUSES]])
         )
         hits = self._index.search([query], self._filter, _RESULTS).hits
         return [_id(tool.key) for hit in hits for tool in (hit.tool, *hit.also)]

@@ -17,6 +17,7 @@ from maitred.search.base import Candidate, Embedder
 from maitred.search.reasons import PhraseReasons
 from maitred.search.rerank import RerankStage
 from maitred.search.results import EmbeddedQuery, Filter, Mode, SearchHits, Semantics
+from maitred.search.values import read_values
 
 if TYPE_CHECKING:  # the gateway starts without numpy
     from maitred.search.index import HybridIndex
@@ -158,7 +159,11 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
 
     async def _embedded(self, phrases: Sequence[str]) -> list[EmbeddedQuery]:
         await self._embedding.wait_briefly()
-        return [EmbeddedQuery(phrase=phrase, vectors=await self._embedding.of(phrase)) for phrase in phrases]
+        pairs = [(phrase, read_values(phrase)) for phrase in phrases]
+        return [
+            EmbeddedQuery(phrase=phrase, text=text, vectors=await self._embedding.of(text))
+            for phrase, text in pairs
+        ]
 
     @property
     def reranks(self) -> bool:

@@ -161,7 +161,7 @@ class HybridIndex:
             rankings: dict[str, list[Hit]] = {}
             withheld: dict[ToolKey, Tool] = {}
             for query in queries:
-                lexical = self._lexical.search(query_terms(query.phrase)[:_MAX_TERMS], self._rows.capacity)
+                lexical = self._lexical.search(query_terms(query.text)[:_MAX_TERMS], self._rows.capacity)
                 near = self._cosines(query, allowed)
                 rankings[query.phrase] = self._hits(
                     query, self._ranking(lexical, near, allowed), allowed, limit
@@ -193,14 +193,14 @@ class HybridIndex:
         self, query: EmbeddedQuery, wanted: Filter, limit: int, expected: ToolKey | None
     ) -> PhraseReasons:
         allowed, hidden = self._rows.mask(wanted)
-        lexical = self._lexical.search(query_terms(query.phrase)[:_MAX_TERMS], self._rows.capacity)
+        lexical = self._lexical.search(query_terms(query.text)[:_MAX_TERMS], self._rows.capacity)
         near = self._cosines(query, allowed)
         ranking = self._ranking(lexical, near, allowed)
         hits = self._hits(query, ranking, allowed, limit)
         beyond = self._cosines(query, hidden)
         both = near if near is None or beyond is None else np.maximum(near, beyond)
         withheld = self._hidden_hits(query, self._ranking(lexical, both, allowed | hidden), hidden, limit)
-        words = self._read_words(query.phrase)
+        words = self._read_words(query.text)
         reader = RankingReader(ranking, words)
         reasons = [self._reasons(reader, query, hit, place) for place, hit in enumerate(hits, 1)]
         return PhraseReasons(
@@ -209,7 +209,7 @@ class HybridIndex:
             share=ranking.share,
             by_meaning=near is not None,
             hits=reasons[:limit],
-            ignored=stop_words(query.phrase),
+            ignored=stop_words(query.text),
             unknown=[one.word for one in words if not self._is_known(one, wanted)],
             withheld=list(withheld.values()),
             candidates=len(ranking.rows),
@@ -218,8 +218,8 @@ class HybridIndex:
             else None,
         )
 
-    def _read_words(self, phrase: str) -> list[ReadWord]:
-        typed = query_words_by_term(phrase)
+    def _read_words(self, text: str) -> list[ReadWord]:
+        typed = query_words_by_term(text)
         terms = list(typed)[:_MAX_TERMS]
         exact = {term: self._lexical.resolve(term, alike=False) for term in terms}
         alike = not any(exact.values())  # as a search does it

@@ -44,9 +44,14 @@ class Filter:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedQuery:
-    """A phrase with its vectors: the whole phrase first, then its parts; `None` without an embedder."""
+    """A phrase with its vectors: the whole first, then its parts; `None` without an embedder.
+
+    `text` is the phrase as it is searched for, with words in place of values; names are looked up by the
+    phrase itself.
+    """
 
     phrase: str
+    text: str
     vectors: "Vectors | None" = None
 
 

@@ -1,0 +1,57 @@
+"""The values in phrases: each counts as the words for its kind, and what is no value stays as it is."""
+
+import pytest
+
+from maitred.search.values import read_values
+
+
+@pytest.mark.parametrize(
+    ("phrase", "read"),
+    [
+        ("convert /root/x.pptx to pdf", "convert powerpoint presentation to pdf"),
+        ("open C:\\Users\\ann\\notes.docx", "open word document"),
+        ("what is in /var/log and ./build", "what is in folder and folder"),
+        ("read data.2024.csv, please", "read csv table , please"),
+        ("fetch https://example.com/a?b=c.", "fetch url ."),
+        ("fetch github.com/ann/notes", "fetch url"),
+        ("write to ann.lee+x@example.org", "write to email"),
+        ("who owns api.shop.example.com", "who owns host"),
+        ("ping 10.0.0.1:80", "ping ip"),
+        ("what happens on 2024-05-01T10:00:00Z", "what happens on date"),
+        ("show commit 3f2a9c4b1d7e", "show commit id"),
+        ("cancel 123e4567-e89b-12d3-a456-426614174000", "cancel id"),
+        (f"decode {'QUJD' * 20}", "decode"),
+    ],
+)
+def test_a_value_counts_as_its_kind(phrase: str, read: str) -> None:
+    assert " ".join(read_values(phrase).split()) == read
+
+
+@pytest.mark.parametrize(
+    "phrase",
+    [
+        "node.js versions",
+        "socket.io rooms",
+        "read/write files",
+        "TCP/IP",
+        "e.g. this",
+        "v1.2.3",
+        "24/7",
+        "a.b",
+        "12.5 percent",
+        "time__get_current_time",
+        "search_tools",
+        "U.S. weather",
+        "QUJD" * 20,
+        "add 1 and 2",
+    ],
+)
+def test_what_is_no_value_stays(phrase: str) -> None:
+    """Also a phrase that is nothing but data, which would be empty."""
+    assert read_values(phrase) == phrase
+
+
+def test_reading_takes_no_time_that_grows_with_odd_phrases() -> None:
+    """Each is read in one pass; the longest phrase that is taken has 2,000 characters or so."""
+    for odd in ("a." * 20_000, "/" * 20_000, "a@" * 20_000, "-" * 20_000, "0" * 20_000, "a-" * 20_000):
+        read_values(odd)
