@@ -108,9 +108,14 @@ class SearchAnswer:
         return pack([result.text for result in self.shown], self.budget_tokens)
 
     @property
+    def lines(self) -> Sequence[FoundTool]:
+        """The results that the text has within its budget."""
+        return self.shown[: len(self._packed.items)]
+
+    @property
     def shown_names(self) -> Sequence[str]:
         """The published names of the tools in the text, in their order."""
-        return [result.tool.name for result in self.shown[: len(self._packed.items)]]
+        return [result.tool.name for result in self.lines]
 
     @property
     def text(self) -> str:
