@@ -19,7 +19,7 @@ def maitred(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def measured(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def measured(folder: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
     tools, queries = write_set(folder)
     return maitred("eval", "search", "--tools", tools, "--queries", queries, *options)
 

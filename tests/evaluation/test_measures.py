@@ -98,5 +98,5 @@ def test_a_difference_is_paired() -> None:
     gain = differences(after, before)
 
     assert list(gain) == ["right"]
-    assert (gain["right"].low, gain["right"].high) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert [gain["right"].low, gain["right"].high] == pytest.approx([0.1, 0.1])
     assert differences(after, {}) == {}

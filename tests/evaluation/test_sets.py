@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from tests.evaluation.makers import QUERIES, TOOLS, query, write_lines, write_set
+from tests.evaluation.makers import QUERIES, TOOLS, Json, query, write_lines, write_set
 
 from maitred.errors import ConfigError
 from maitred.evaluation.labelled_queries import is_held_back, read_queries, read_tools, set_name, take
@@ -151,7 +151,7 @@ def test_a_set_is_named_by_the_folder_of_its_queries(tmp_path: Path) -> None:
 
 def test_a_query_may_have_phrases_grades_and_needs(tmp_path: Path) -> None:
     """All phrases are asked at once; relevant tools are the keys of the grades. Source: docs/cli.md."""
-    line = {
+    line: Json = {
         "id": "1",
         "query": ["a", "b"],
         "relevant": {"weather": 3, "translate": 1},
@@ -168,7 +168,7 @@ def test_a_query_may_have_phrases_grades_and_needs(tmp_path: Path) -> None:
 
 def test_faults_of_phrases_grades_and_needs_are_named(tmp_path: Path) -> None:
     """Each says what is expected."""
-    lines = [
+    lines: list[Json] = [
         {"id": "1", "query": [], "relevant": ["weather"]},
         {"id": "2", "query": "a", "relevant": {"weather": 0}},
         {"id": "3", "query": "a", "relevant": ["weather"], "needs": [["translate"]]},

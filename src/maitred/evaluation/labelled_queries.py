@@ -4,8 +4,8 @@ A tool is `{"id", "server", "name", "description", "inputSchema"}`; server, desc
 null. A query is `{"id", "query", "relevant", "needs"}`. `query` is a phrase or a list of phrases. `relevant`
 lists ids of tools, or maps them to grades; if it is empty, nothing should be found. `needs` lists what is
 needed, each as the ids of tools that serve it; without it each relevant tool is needed. Other keys are
-ignored. An error lists all faults of a file. A part of each set is held back: no choice is made by it, so that
-its figures stay honest.
+ignored. An error lists all faults of a file. A part of each set is held back: no choice is made by it, so
+that its figures stay honest.
 """
 
 import hashlib

@@ -167,7 +167,7 @@ def _gain(gain: Interval) -> str:
 
 
 def _silence_rows(silence: SilenceShares, where: str) -> list[_Row]:
-    rows = []
+    rows: list[_Row] = []
     if silence.false_answers is not None:
         of = f"{count_of(silence.nothing_relevant, 'query')} that nothing serves{where}"
         rows.append(("false answers", percent(silence.false_answers), "", "", of))
