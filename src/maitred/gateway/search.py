@@ -97,6 +97,7 @@ class SearchService:
             phrases=wanted or phrases[:1],
             results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer), used),
             bands=found.bands,
+            corrections=found.corrections,
             withheld=self._withheld(found, reasons, there.outside, beyond(viewer.grant)),
             unread=unread,
             note="; ".join(filter(None, [note, use_note(used, context), *_unread_notes(unread)])),

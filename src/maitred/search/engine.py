@@ -21,6 +21,7 @@ from maitred.search.values import read_values
 
 if TYPE_CHECKING:  # the gateway starts without numpy
     from maitred.search.index import HybridIndex
+    from maitred.search.spelling import Respelling
 
 _CACHED_RESULTS = 1_000
 _CACHED_S = 3_600.0
@@ -112,7 +113,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         key = (self._index.generation, self._embedding.version, tuple(phrases), wanted, limit)
         if (cached := self._results.get(key)) is not None:
             return cached
-        queries = await self._embedded(phrases)
+        queries = await self._embedded(phrases, wanted)
         hits = await anyio.to_thread.run_sync(self._index.search, queries, wanted, limit)
         hits, rerank_note = await self._rerank(hits, phrases)
         answer = (hits, "; ".join(part for part in (self.semantics.note, rerank_note) if part))
@@ -130,7 +131,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         trial: "HybridIndex | None" = None,
     ) -> Sequence[PhraseReasons]:
         """Return why each phrase finds what it finds, in the present index or in a trial one."""
-        queries = await self._embedded(phrases)
+        queries = await self._embedded(phrases, wanted)
         index = trial or self._index
         return await anyio.to_thread.run_sync(index.explain, queries, wanted, limit, expected)
 
@@ -138,7 +139,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         self, phrases: Sequence[str], wanted: Filter, limit: int, *, trial: "HybridIndex | None" = None
     ) -> Mapping[str, Sequence[ToolKey]]:
         """Return the first tools of each phrase, in the present index or in a trial one."""
-        queries, index = await self._embedded(phrases), trial or self._index
+        queries, index = await self._embedded(phrases, wanted), trial or self._index
 
         def rank() -> Mapping[str, Sequence[ToolKey]]:
             hits = {query.phrase: index.search([query], wanted, limit).hits for query in queries}
@@ -157,13 +158,25 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
 
         return await anyio.to_thread.run_sync(make_trial)
 
-    async def _embedded(self, phrases: Sequence[str]) -> list[EmbeddedQuery]:
+    async def _embedded(self, phrases: Sequence[str], wanted: Filter) -> list[EmbeddedQuery]:
         await self._embedding.wait_briefly()
-        pairs = [(phrase, read_values(phrase)) for phrase in phrases]
         return [
-            EmbeddedQuery(phrase=phrase, text=text, vectors=await self._embedding.of(text))
-            for phrase, text in pairs
+            EmbeddedQuery(
+                phrase=phrase,
+                text=read.text,
+                vectors=await self._embedding.of(read.text),
+                corrections=read.corrections,
+            )
+            for phrase, read in zip(phrases, await self._respelled(phrases, wanted), strict=True)
         ]
+
+    async def _respelled(self, phrases: Sequence[str], wanted: Filter) -> "Sequence[Respelling]":
+        from maitred.search.spelling import Respelling, has_strange_words  # noqa: PLC0415  # as above
+
+        texts = [read_values(phrase) for phrase in phrases]
+        if any(map(has_strange_words, texts)):
+            return await anyio.to_thread.run_sync(self._index.respell, texts, wanted)
+        return [Respelling(text=text) for text in texts]
 
     @property
     def reranks(self) -> bool:

@@ -24,6 +24,7 @@ from maitred.search.prior import usage_prior
 from maitred.search.reasons import Cause, ExpectedTool, HitReasons, PhraseReasons
 from maitred.search.results import FAIR, EmbeddedQuery, Filter, Hit, Mode, SearchHits
 from maitred.search.rows import Mask, Rows
+from maitred.search.spelling import Respelling, respell
 from maitred.search.tokenize import normalise_name, query_terms, query_words_by_term, stop_words
 
 _MAX_TERMS = 48
@@ -177,7 +178,21 @@ class HybridIndex:
             hits=merge(list(rankings.values()), limit),
             withheld=list(withheld.values()),
             bands={phrase: hits[0].band if hits else "none" for phrase, hits in rankings.items()},
+            corrections={typed: word for query in queries for typed, word in query.corrections.items()},
         )
+
+    def respell(self, texts: Sequence[str], wanted: Filter) -> list[Respelling]:
+        """Correct the mistyped words of texts by those of the tools that the caller may see.
+
+        A phrase that is the name of a tool or a server is not mistyped; its words are in the catalog.
+        """
+        with self._lock:
+            lexicon = self._lexical.lexicon(self._seen(wanted))
+            return [respell(text, lexicon) for text in texts]
+
+    def _seen(self, wanted: Filter) -> Mask:
+        """The rows that a caller may see, without the other limits of a search."""
+        return self._rows.mask(Filter(visible=wanted.visible, outside=wanted.outside))[0]
 
     def explain(
         self, queries: Sequence[EmbeddedQuery], wanted: Filter, limit: int, expected: ToolKey | None = None
@@ -234,8 +249,7 @@ class HybridIndex:
 
     def _is_known(self, word: ReadWord, wanted: Filter) -> bool:
         """Whether a tool that the caller may see has a word; what other tools have is not said."""
-        seen, _ = self._rows.mask(Filter(visible=wanted.visible, outside=wanted.outside))
-        return self._lexical.occurs([term for term, _ in word.read_as], seen)
+        return self._lexical.occurs([term for term, _ in word.read_as], self._seen(wanted))
 
     def _reasons(self, reader: RankingReader, query: EmbeddedQuery, hit: Hit, place: int) -> HitReasons:
         row = self._rows.row(hit.tool.key)
