@@ -49,10 +49,15 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
     drafts = [_draft(raw, schemas, notes, found.withheld.get(raw.key, "")) for raw in found.tools]
     known = {tool.key: tool for tool in snapshot.by_server.get(found.spec.name, ())}
     fresh = [draft for draft in drafts if not _same(draft, known.get(draft.key))]
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     costs = await count([definition_text(draft, schemas) for draft in fresh])
     counted = {
         draft.key: replace(
-            draft, cost_tokens=cost, name=_name(known.get(draft.key)), **_curated(known.get(draft.key))
+            draft,
+            cost_tokens=cost,
+            name=_name(known.get(draft.key)),
+            since=now,
+            **_curated(known.get(draft.key)),
         )
         for draft, cost in zip(fresh, costs, strict=True)
     }
@@ -67,7 +72,7 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         name=found.spec.name,
         fingerprint=found.spec.fingerprint,
         facts=before.facts if found.is_part and before else found.facts,
-        synced_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        synced_at=now,
         notes=before.notes if found.is_part and before else tuple(notes),
         judged_by=found.judged_by,
     )
@@ -178,7 +183,8 @@ def _same(draft: Tool, known: Tool | None) -> bool:
     if known is None:
         return False
     raw = known.raw
-    return replace(draft, name=raw.name, cost_tokens=raw.cost_tokens, **_curated(raw)) == raw
+    same = replace(draft, name=raw.name, cost_tokens=raw.cost_tokens, since=raw.since, **_curated(raw))
+    return same == raw
 
 
 def _curated(known: Tool | None) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class SearchService:
         there = self._access.portion(viewer)
         context = there.context
         snapshot = self._context.snapshot
-        await self._engine.update(snapshot)
+        await self._engine.update(snapshot, self._context.approved_at)
         wanted = [readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
         reasons = context.reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)

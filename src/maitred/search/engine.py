@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 from cachetools import TTLCache
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # the gateway starts without numpy
 
 _CACHED_RESULTS = 1_000
 _CACHED_S = 3_600.0
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class SearchEngine(anyio.AsyncContextManagerMixin):
@@ -45,6 +47,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         self._mode = mode
         self._hybrid: HybridIndex | None = None
         self._supplied_generation = -2
+        self._approved: Mapping[str, str] = _NONE
         self._used_tools: Counter[ToolKey] = Counter()
         self._embedding = BackgroundVectors(make_embedder if mode != "lexical" else lambda: None, cache)
         self._reranker = reranker
@@ -59,12 +62,16 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
                 background.start(self._reranker.run)
             yield self
 
-    async def update(self, snapshot: Snapshot) -> None:
-        """Bring the index to a snapshot; its words count at once, its vectors follow in the background."""
+    async def update(self, snapshot: Snapshot, approved: Mapping[str, str] = _NONE) -> None:
+        """Bring the index to a snapshot; its words count at once, its vectors follow in the background.
+
+        `approved` has the UTC times at which servers were approved.
+        """
         if self._reranker is not None:
             self._reranker.prepare()
         async with self._updating:
-            if self._supplied_generation != snapshot.generation:
+            if self._supplied_generation != snapshot.generation or self._approved != approved:
+                self._approved = approved
                 await anyio.to_thread.run_sync(self._step, snapshot)
                 self._embedding.supply(self._index)
                 self._results.clear()
@@ -75,6 +82,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
 
         self._hybrid = self._hybrid or HybridIndex(mode=self._mode)
         self._hybrid.update(snapshot)
+        self._hybrid.approve(self._approved)
         standings = snapshot.standings.items()
         self._hybrid.remember({key: one.usage.calls - one.usage.errors for key, one in standings})
 
