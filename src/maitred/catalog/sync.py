@@ -51,16 +51,8 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
     fresh = [draft for draft in drafts if not _same(draft, known.get(draft.key))]
     now = datetime.now(UTC).isoformat(timespec="seconds")
     costs = await count([definition_text(draft, schemas) for draft in fresh])
-    counted = {
-        draft.key: replace(
-            draft,
-            cost_tokens=cost,
-            name=_name(known.get(draft.key)),
-            since=now,
-            **_curated(known.get(draft.key)),
-        )
-        for draft, cost in zip(fresh, costs, strict=True)
-    }
+    priced = [replace(draft, cost_tokens=cost, since=now) for draft, cost in zip(fresh, costs, strict=True)]
+    counted = {draft.key: _continued(draft, known.get(draft.key)) for draft in priced}
     stays = found.is_part or found.gone is not None
     kept = {key: tool for key, tool in known.items() if stays and key.name not in (found.gone or ())}
     merged = {**kept, **{draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}}
@@ -87,6 +79,11 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         offers=offers,
         visible=bool(seen) or _noticeable(before) != _noticeable(record),
     )
+
+
+def _continued(draft: Tool, known: Tool | None) -> Tool:
+    """A tool with what its last version has of us: its name, and what was decided of it."""
+    return replace(draft, name=_name(known), **_curated(known))
 
 
 def _names_of_all(

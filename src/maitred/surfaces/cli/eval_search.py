@@ -1,9 +1,11 @@
 """`maitred eval search`: the quality of search on labelled queries, also against another run."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,23 +45,16 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Measure search on labelled queries: what it finds, how fast, at what cost, and when it is silent."""
-    ks = _places(k)
-    known = read_tools(tools)
+    ks, known = _places(k), read_tools(tools)
     name = set_name(queries)
     asked = perturb(take(read_queries(queries, {tool.id for tool in known}), split, name), perturbed)
     if not asked:
         raise ConfigError(str(queries), [f"no query is in the part {split!r}"])
-    former = read_measures(against) if against else {}
-    if against and not any(query.id in former for query in asked):
-        raise ConfigError(str(against), ["has no query of this run"])
+    former = _former(against, {query.id for query in asked})
 
-    async def go() -> Evaluation:
-        with show_progress("asking", len(asked) + removed) as advance:
-            return await evaluate(
-                known, asked, ks=ks, search=Search(mode=mode), removed=removed, step=advance
-            )
-
-    found = run(go)
+    with show_progress("asking", len(asked) + removed) as step:
+        asking = partial(evaluate, known, asked, ks=ks, search=Search(mode=mode), removed=removed, step=step)
+        found = run(asking)
     by_query = found.quality.by_query if found.quality else {}
     gains = differences(by_query, former)
     if save:
@@ -68,13 +63,24 @@ def search(
         about = {"set": name, "split": split, "perturbed": perturbed, "queries": len(asked)}
         print_json({**about, **_plain(found, gains)})
         return
-    counts = f"{count_of(len(asked), 'query')}, {count_of(found.tools, 'tool')}"
     part = f"{name}, {split}" + ("" if perturbed == "none" else f" with {perturbed}")
-    print_table(_table(found, gains, f"{part}: {counts}"))
-    if former and (left := len(by_query) - len(by_query.keys() & former.keys())):
-        out.print(Text(f"({count_of(left, 'query')} of this run not in {against})"))
-    if found.note:
-        out.print(Text(f"({found.note})"))
+    left = len(by_query.keys() - former.keys()) if former else 0
+    notes = [f"{count_of(left, 'query')} of this run not in {against}" if left else "", found.note]
+    _show(found, gains, f"{part}: {count_of(len(asked), 'query')}", notes)
+
+
+def _show(found: Evaluation, gains: Mapping[str, Interval], title: str, notes: Sequence[str]) -> None:
+    print_table(_table(found, gains, f"{title}, {count_of(found.tools, 'tool')}"))
+    for note in filter(None, notes):
+        out.print(Text(f"({note})"))
+
+
+def _former(path: Path | None, asked: AbstractSet[str]) -> Mapping[str, Measures]:
+    """The measures of the run to compare with; none without one."""
+    former = read_measures(path) if path else {}
+    if path and not asked & former.keys():
+        raise ConfigError(str(path), ["has no query of this run"])
+    return former
 
 
 @contextmanager
