@@ -94,7 +94,6 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
         "withheld": tool.withheld,
         "subcategory": tool.placement.subcategory,
         "tool_group": asdict(tool.placement.group) if tool.placement.group else {},
-        "since": tool.since,
     }
 
 

@@ -143,7 +143,6 @@ TOOL: Final[Any] = {
 SEARCH: Final[Any] = {
     "band": "strong",
     "bands": {"add numbers": "strong"},
-    "corrections": {},
     "results": [
         {
             "name": "calculator__add",
