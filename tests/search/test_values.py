@@ -51,7 +51,16 @@ def test_what_is_no_value_stays(phrase: str) -> None:
     assert read_values(phrase) == phrase
 
 
-def test_reading_takes_no_time_that_grows_with_odd_phrases() -> None:
-    """Each is read in one pass; the longest phrase that is taken has 2,000 characters or so."""
+@pytest.mark.parametrize("characters", [40, 59, 2_000])
+@pytest.mark.parametrize("piece", ["a-", "a.", "-", ".-", "/", "a@", "a+", "+a.", "0", "a_", "a:/", "://"])
+def test_odd_phrases_are_read_as_quickly_as_others(piece: str, characters: int) -> None:
+    """A caller with one short phrase could stop the gateway otherwise: all callers wait for its reading."""
+    odd = piece * (characters // len(piece))
+    for end in ("", " 1", "!1", "/", "."):
+        read_values(odd + end)
+
+
+def test_the_longest_phrases_are_read_in_one_pass() -> None:
+    """What a gateway takes is shorter by far."""
     for odd in ("a." * 20_000, "/" * 20_000, "a@" * 20_000, "-" * 20_000, "0" * 20_000, "a-" * 20_000):
         read_values(odd)

@@ -25,9 +25,10 @@ _SIGNS: Final = re.compile(r"[@/\\.\d]")
 _PRODUCT: Final = re.compile(r"[^.]+\.(?:js|net|ai|io|go|py)", re.IGNORECASE)
 """Names that look like those of files and are usually those of products: `node.js`."""
 
+# Any caller may send any phrase: a part that can read characters in two ways takes exponential time.
 _VALUE: Final = re.compile(
     rf"""
-    (?<![\w@./\\-])
+    (?<![\w@./\\+-])
     (?:
       (?P<mail>(?:mailto:)?[\w.+-]+@[\w-]+(?:\.[\w-]+)+)
     | (?P<url>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'"<>]+[^\s'"<>.,;:!?)]|{_HOST}/[^\s'"<>]*[^\s'"<>.,;:!?)])
@@ -37,7 +38,7 @@ _VALUE: Final = re.compile(
     | (?P<path>{_PATH})
     | (?P<data>[A-Za-z0-9+/_=-]{{{_LONGEST_WORD},}})
     | (?P<host>{_HOST}{_ENDS})
-    | (?P<file>[\w-]+(?:[.-][\w-]+)*\.[A-Za-z][A-Za-z0-9]{{0,7}}(?![\w/-]|\.\w))
+    | (?P<file>[\w.-]*\w\.[A-Za-z][A-Za-z0-9]{{0,7}}(?![\w/-]|\.\w))
     )
     """,
     re.VERBOSE,
