@@ -58,7 +58,7 @@ async def gateway_with_tools(
         )
         async with open_store(settings) as store:
             await _fill(LiveCatalog(store), tools, specs)
-        async with open_gateway(settings, in_process=in_process) as gateway:
+        async with open_gateway(settings, in_process=in_process, discovers=bool(in_process)) as gateway:
             await gateway.settled(settings.limits.start_timeout_s)
             yield gateway
 
