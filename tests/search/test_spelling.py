@@ -48,6 +48,7 @@ def test_a_mistyped_word_is_read_as_one_of_the_catalog(typed: str, expected: str
         "the weather in lisbon tomorrow",  # no tool has these words, but they are words
         "id ab12cd of an issue",
         "wxz an issue",  # too short to be sure
+        "wifi for a repository",  # near a usual word that no tool has: it would only mislead
         "",
     ],
 )

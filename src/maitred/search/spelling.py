@@ -22,6 +22,8 @@ _SHORTEST: Final = 4
 _LONGEST: Final = 24
 _TWO_EDITS_FROM: Final = 6
 """Letters of a word from which on two edits are allowed."""
+_USUAL_FROM: Final = 7
+"""Letters of a word from which on it may be read as one that no tool has; shorter ones are often names."""
 _EDITS: Final = 2
 _MOST: Final = 12
 """Words of a phrase that are corrected, a bound on time."""
@@ -79,15 +81,15 @@ def _words(text: str) -> list[str]:
 def _nearest(word: str, lexicon: Lexicon, *, only_near: bool) -> str:
     """Return the word that a mistyped one is read as; empty if none is near enough.
 
-    Words within one edit come first: those of the catalog, then those that the embedder knows. `only_near`
-    takes the first alone.
+    Words within one edit come first: those of the catalog, then for a long word those that the embedder
+    knows. `only_near` takes the first alone.
     """
     edited = _edited(word)
     if found := _commonest(lexicon.spellings.among(edited), lexicon):
         return found
     if only_near:
         return ""
-    if usual := _vocabulary()[0].keys() & edited:
+    if len(word) >= _USUAL_FROM and (usual := _vocabulary()[0].keys() & edited):
         return min(usual, key=_vocabulary()[0].__getitem__)  # the vocabulary begins with the usual words
     return _commonest(lexicon.spellings.within_two(word), lexicon) if len(word) >= _TWO_EDITS_FROM else ""
 
