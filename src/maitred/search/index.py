@@ -231,6 +231,7 @@ class HybridIndex:
             unknown=[one.word for one in words if not self._is_known(one, wanted)],
             withheld=list(withheld.values()),
             candidates=len(ranking.rows),
+            corrections=query.corrections,
             expected=self._fate(expected, reader, query, hits, reasons, limit, allowed, hidden)
             if expected
             else None,
