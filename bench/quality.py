@@ -167,7 +167,7 @@ def _generated(stage: Stage) -> LabelledSet:
     for tool in tools:
         about = ToolDocument(name=tool.name, server=tool.server, description=tool.description)
         phrases = paraphrases(about)[:1]
-        queries += [LabelledQuery(id=tool.id, text=phrase, relevant=(tool.id,)) for phrase in phrases]
+        queries += [LabelledQuery(id=tool.id, phrases=(phrase,), relevant=(tool.id,)) for phrase in phrases]
     return LabelledSet(name="generated", tools=tools, queries=queries)
 
 

@@ -1,5 +1,6 @@
 """What one discovery changes in the catalog: as little as possible, and nothing by mistake."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,6 +70,18 @@ async def test_a_tool_that_changed_is_written_under_the_name_it_had(now: dict[st
     [tool] = change.tools
     assert (tool.key, tool.name) == (key("s", "a"), "s__a")
     assert change.visible
+
+
+async def test_a_tool_is_known_since_it_is_as_it_is() -> None:
+    """A copy made of another tool by a change is younger than that; the same again is as old as before."""
+    known = await after(Snapshot(), found("s", raw("s", "a"), raw("s", "b")))
+    assert all(tool.since for tool in known.tools)
+    known = replace(known, tools=tuple(replace(tool, since="2026-01-01") for tool in known.tools))
+
+    again = await after(known, found("s", raw("s", "a"), raw("s", "b", description="New.")))
+
+    assert again.by_key[key("s", "a")].since == "2026-01-01"
+    assert again.by_key[key("s", "b")].since > "2026-01-01"
 
 
 async def test_only_what_changed_is_counted() -> None:

@@ -125,3 +125,12 @@ def test_what_programs_get_of_a_server_holds_no_secret() -> None:
     status = ServerStatus(spec=spec, health=Health(), facts=ServerFacts(), tools=0, cost_tokens=0)
 
     assert "secret" not in str(status.to_json())
+
+
+def test_corrected_words_are_said_behind_the_results() -> None:
+    """An agent sees what was searched for, and can ask again in other words."""
+    lines = answer("a()", corrections={"gihtub": "github", "isue": "issue"}).text.splitlines()
+    many = answer("a()", corrections={f"worb{n}": f"word{n}" for n in range(9)}).text
+
+    assert lines[1] == "(searched for 'github' (not 'gihtub'), 'issue' (not 'isue'))"
+    assert "'word4' (not 'worb4') and 4 more)" in many

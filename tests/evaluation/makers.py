@@ -74,4 +74,4 @@ def tool(id_: str, server: str = "", name: str = "", description: str = "") -> L
 
 
 def query(id_: str, text: str, *relevant: str) -> LabelledQuery:
-    return LabelledQuery(id=id_, text=text, relevant=relevant)
+    return LabelledQuery(id=id_, phrases=(text,), relevant=relevant)

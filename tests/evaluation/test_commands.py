@@ -19,7 +19,7 @@ def maitred(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def measured(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def measured(folder: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
     tools, queries = write_set(folder)
     return maitred("eval", "search", "--tools", tools, "--queries", queries, *options)
 
@@ -32,7 +32,7 @@ def test_a_set_is_measured_and_printed_as_a_table(tmp_path: Path) -> None:
     title, _, *rows = done.stdout.splitlines()
     assert title.startswith("small, all: 4 queries, 5 tools, mode lexical")
     values = {row.split("  ")[0]: row.split("  ")[1:] for row in rows if row.strip()}
-    assert list(values)[:4] == ["R@1", "R@5", "NDCG@10", "MRR"]
+    assert list(values)[:7] == ["R@1", "R@5", "hit@1", "hit@5", "NDCG@10", "MRR", "needs met"]
     assert "100.0" in " ".join(values["R@5"])
     assert {"false answers", "false silence", "milliseconds", "tokens"} <= values.keys()
 
@@ -46,8 +46,36 @@ def test_a_set_is_measured_as_json(tmp_path: Path) -> None:
     assert (found["set"], found["split"], found["mode"]) == ("small", "all", "lexical")
     assert (found["queries"], found["tools"]) == (len(QUERIES), len(TOOLS))
     assert found["quality"]["recall"] == {"1": 1.0, "3": 1.0, "5": 1.0, "10": 1.0}
+    assert found["quality"]["intervals"]["R@5"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
+    assert done.stderr == ""  # no word about servers, which do not exist
     assert found["silence"]["nothing_relevant"] == 1
     assert found["removal"]["tools_removed"] == 1
+
+
+def test_two_runs_are_compared_query_by_query(tmp_path: Path) -> None:
+    """Saved measures are what the next run is compared with. Source: docs/cli.md."""
+    saved = tmp_path / "saved.jsonl"
+    first = measured(tmp_path / "small", "--mode", "lexical", "--save", saved)
+    done = measured(
+        tmp_path / "small", "--mode", "lexical", "--perturbed", "typos", "--against", saved, "--json"
+    )
+
+    assert (first.returncode, done.returncode) == (0, 0), first.stderr + done.stderr
+    assert len(saved.read_text().splitlines()) == 3
+    gain = json.loads(done.stdout)["against"]["MRR"]
+    assert gain["low"] <= gain["mean"] <= gain["high"] <= 0
+
+
+def test_a_file_of_another_set_is_no_run_to_compare_with(tmp_path: Path) -> None:
+    """The file is named, and nothing is measured."""
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "of another set", "measures": {"MRR": 1.0}}\n')
+
+    done = measured(tmp_path, "--against", other)
+
+    assert done.returncode == 2
+    assert "other.jsonl" in done.stderr
+    assert "has no query of this run" in done.stderr
 
 
 @pytest.mark.parametrize("part", ["train", "held-back"])
@@ -71,6 +99,7 @@ def test_a_part_of_a_set_can_be_asked_alone(tmp_path: Path, part: str) -> None:
         (["--k", "0,5"], "numbers from 1 to 20"),
         (["--k", "five"], "numbers from 1 to 20"),
         (["--split", "some"], "--split"),
+        (["--perturbed", "badly"], "--perturbed"),
         (["--mode", "magic"], "--mode"),
     ],
 )

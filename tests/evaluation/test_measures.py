@@ -4,7 +4,8 @@ from math import log2
 
 import pytest
 
-from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
+from maitred.evaluation.intervals import differences, intervals
+from maitred.evaluation.metrics import hit, mean, ndcg, needs_met, percentile, recall, reciprocal_rank
 
 RANKING = ["a", "b", "c", "d"]
 
@@ -60,3 +61,42 @@ def test_the_mean_and_percentile_of_nothing_are_zero() -> None:
     """A set without queries can still be printed."""
     assert (mean([]), percentile([], 0.5)) == (0.0, 0.0)
     assert mean([0.0, 0.5, 1.0]) == pytest.approx(0.5)
+
+
+def test_a_better_grade_gains_more() -> None:
+    """(1 + 3/log2 3) / (3 + 1/log2 3): the better tool is second."""
+    expected = (1 + 3 / log2(3)) / (3 + 1 / log2(3))
+    assert ndcg(RANKING, ["a", "b"], grades={"b": 3}) == pytest.approx(expected)
+
+
+def test_a_hit_is_any_relevant_one() -> None:
+    """One is enough, within the first k."""
+    assert hit(RANKING, ["b", "x"], 2) == 1.0
+    assert hit(RANKING, ["b", "x"], 1) == 0.0
+
+
+def test_a_need_is_met_by_any_of_its_tools() -> None:
+    """Two needs of three: one by its second tool, one by the only one."""
+    assert needs_met(["a", "c"], [["b", "c"], ["a"], ["x"]]) == pytest.approx(2 / 3)
+
+
+def test_an_interval_holds_the_mean_and_narrows_with_the_queries() -> None:
+    """Half of the queries are right: about 1.96 * sqrt(.25 / n) to each side."""
+    few = intervals([{"right": float(number % 2)} for number in range(40)])["right"]
+    many = intervals([{"right": float(number % 2)} for number in range(4_000)])["right"]
+
+    assert few.mean == many.mean == 0.5
+    assert 0.5 - few.low == pytest.approx(0.155, abs=0.03)
+    assert 0.5 - many.low == pytest.approx(0.0155, abs=0.003)
+
+
+def test_a_difference_is_paired() -> None:
+    """Each query gains the same, so the interval is that gain alone, however much the queries differ."""
+    before = {str(number): {"right": number / 10, "other": 0.0} for number in range(9)}
+    after = {id_: {"right": one["right"] + 0.1} for id_, one in before.items()}
+
+    gain = differences(after, before)
+
+    assert list(gain) == ["right"]
+    assert [gain["right"].low, gain["right"].high] == pytest.approx([0.1, 0.1])
+    assert differences(after, {}) == {}

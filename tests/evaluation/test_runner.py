@@ -25,7 +25,9 @@ SMALL = [
     )
     for one in TOOLS
 ]
-ASKED = [LabelledQuery(id=one["id"], text=one["query"], relevant=tuple(one["relevant"])) for one in QUERIES]
+ASKED = [
+    LabelledQuery(id=one["id"], phrases=(one["query"],), relevant=tuple(one["relevant"])) for one in QUERIES
+]
 
 
 def asked(one: LabelledQuery, *ranking: str, silent: bool = False) -> QueryResult:
@@ -86,7 +88,7 @@ async def test_no_server_is_started_for_a_stocked_catalog() -> None:
 
     assert {one.name: one.tools for one in status} == {"mail": 2, "git": 1, NO_SERVER: 2}
     assert all(one.health.pid is None and not one.withheld for one in status)
-    assert {one.health.fault for one in status} == {"program_missing"}
+    assert not any(one.health.fault for one in status)
     assert len(visible) == len(SMALL)
 
 

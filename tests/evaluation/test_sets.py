@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from tests.evaluation.makers import QUERIES, TOOLS, query, write_lines, write_set
+from tests.evaluation.makers import QUERIES, TOOLS, Json, query, write_lines, write_set
 
 from maitred.errors import ConfigError
 from maitred.evaluation.labelled_queries import is_held_back, read_queries, read_tools, set_name, take
@@ -91,7 +91,7 @@ def test_all_faults_of_a_file_of_queries_are_named_with_their_lines(tmp_path: Pa
 
     assert faults_of(error) == [
         "line 2: relevant: there is no tool 'gone'",
-        "line 3: relevant: must be a list of tool ids",
+        "line 3: relevant: must be a list of tool ids, or an object of tool ids and grades",
         "line 4: relevant: names a tool twice",
         "line 5: query: must be text, and not empty",
         "line 5: id: '1' is given twice, first in line 1",
@@ -147,3 +147,41 @@ def test_a_set_is_named_by_the_folder_of_its_queries(tmp_path: Path) -> None:
     """Also when the path is given from within the folder."""
     assert set_name(tmp_path / "metatool" / "queries.jsonl") == "metatool"
     assert set_name(Path("queries.jsonl")) == Path.cwd().name
+
+
+def test_a_query_may_have_phrases_grades_and_needs(tmp_path: Path) -> None:
+    """All phrases are asked at once; relevant tools are the keys of the grades. Source: docs/cli.md."""
+    line: Json = {
+        "id": "1",
+        "query": ["a", "b"],
+        "relevant": {"weather": 3, "translate": 1},
+        "needs": [["weather"]],
+    }
+    path = write_lines(tmp_path / "queries.jsonl", [line])
+
+    [query] = read_queries(path, [tool["id"] for tool in TOOLS])
+
+    assert (query.phrases, query.text) == (("a", "b"), "a; b")
+    assert (query.relevant, query.grades["weather"]) == (("weather", "translate"), 3)
+    assert query.wants == (("weather",),)
+
+
+def test_faults_of_phrases_grades_and_needs_are_named(tmp_path: Path) -> None:
+    """Each says what is expected."""
+    lines: list[Json] = [
+        {"id": "1", "query": [], "relevant": ["weather"]},
+        {"id": "2", "query": "a", "relevant": {"weather": 0}},
+        {"id": "3", "query": "a", "relevant": ["weather"], "needs": [["translate"]]},
+        {"id": "4", "query": "a", "relevant": ["weather"], "needs": "weather"},
+    ]
+    path = write_lines(tmp_path / "queries.jsonl", lines)
+
+    with pytest.raises(ConfigError) as error:
+        read_queries(path, [tool["id"] for tool in TOOLS])
+
+    assert faults_of(error) == [
+        "line 1: query: a list must have 1 to 20 phrases, none of them empty",
+        "line 2: relevant: grades must be whole numbers from 1 to 10",
+        "line 3: needs: 'translate' is not in `relevant`",
+        "line 4: needs: must be a list of lists of tool ids, none of them empty",
+    ]

@@ -97,6 +97,7 @@ async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest
             case = await gateway.case("team", viewer=LOCAL_USER)
             assert not case.awaits
             assert [event.kind for event in case.log] == ["registered", "approved", "definition_changed"]
+            assert gateway.settings.servers["team"].approved_at == case.log[1].at
             await gateway.decide("team", "withdraw", viewer=LOCAL_USER)
             assert names(gateway) == set()
             assert not gateway.servers(LOCAL_USER)

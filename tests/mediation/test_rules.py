@@ -353,7 +353,7 @@ def poor_server() -> tuple[SourceTool, ...]:
 def queries() -> list[LabelledQuery]:
     lines = (DATA / "queries.tsv").read_text(encoding="utf-8").splitlines()
     pairs = [line.split("\t") for line in lines]
-    return [LabelledQuery(id=text, text=text, relevant=(tool,)) for text, tool in pairs]
+    return [LabelledQuery(id=text, phrases=(text,), relevant=(tool,)) for text, tool in pairs]
 
 
 async def recall_at_5(tools: Sequence[SourceTool]) -> float:

@@ -1,5 +1,6 @@
 """Finding tools: what comes first, what is withheld, and that nothing in a query can break the search."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,6 +151,82 @@ def test_tools_that_differ_by_their_server_alone_are_told_once() -> None:
     assert [(hit.tool.server, [tool.server for tool in hit.also]) for hit in hits] == [
         ("mail-0", ["mail-1", "mail-2", "mail-3"])
     ]
+
+
+def index_since(*tools: tuple[RawTool, str]) -> HybridIndex:
+    """An index of tools with the times since when they are known."""
+    snapshot = snapshot_of([tool for tool, _ in tools])
+    since = {tool.key: at for tool, at in tools}
+    index = HybridIndex()
+    index.update(replace(snapshot, tools=tuple(replace(one, since=since[one.key]) for one in snapshot.tools)))
+    return index
+
+
+EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00"
+
+
+def mail_of(server: str, description: str = "Send a mail to one or several people.") -> RawTool:
+    return raw(server, "send_mail", description=description)
+
+
+def test_a_copy_takes_no_place_of_the_tool_that_was_there_before() -> None:
+    """Of equal tools the one that was known first has the line, whatever its server is called."""
+    hits = find(index_since((mail_of("a"), LATE), (mail_of("b"), EARLY)), "send a mail").hits
+
+    assert [(hit.tool.server, [tool.server for tool in hit.also]) for hit in hits] == [("b", ["a"])]
+
+
+def test_the_server_that_was_approved_first_has_the_line() -> None:
+    """What was known before it was approved counts from its approval."""
+    index = index_since((mail_of("a"), EARLY), (mail_of("b"), EARLY))
+    index.approve({"a": "2026-03-01T00:00:00+00:00", "b": LATE})
+
+    assert [hit.tool.server for hit in find(index, "send a mail").hits] == ["b"]
+
+
+def test_the_copy_whose_published_name_is_asked_for_has_the_line() -> None:
+    """Nobody gets another server than the one that is named."""
+    index = index_since((mail_of("a"), LATE), (mail_of("b"), EARLY))
+
+    assert search(index, "a__send_mail")[0] == "a__send_mail"
+
+
+def test_a_copy_with_some_words_more_pushes_no_tool_out_of_the_first_five() -> None:
+    """Copies of several servers come behind the first five; the tool that was there before stays first."""
+    others = [
+        (raw("other", f"mail_{n}", description=f"Send a mail of kind {n * 'x'}."), EARLY) for n in (1, 2)
+    ]
+    greedy = [
+        (mail_of(f"mail-{n}", f"Send a mail to one or several people {word}."), LATE)
+        for n, word in enumerate(("quickly", "now", "safely", "mail mail"))
+    ]
+    index = index_since((mail_of("b"), EARLY), *others, *greedy)
+
+    first = [name.split("__")[0] for name in search(index, "send a mail to several people", limit=7)]
+
+    assert first[:3] == ["b", "other", "other"]
+    assert len(first) == 7
+
+
+def test_tools_of_one_server_are_no_copies_of_each_other() -> None:
+    """A server may have a tool in two forms."""
+    forms = [raw("b", f"send_mail{n}", description="Send a mail to people now.") for n in ("", "_fast")]
+
+    assert len(search(index_since(*((form, EARLY) for form in forms)), "send a mail")) == 2
+
+
+def test_many_copies_leave_the_other_tools_in_the_answer() -> None:
+    """More copies than the answer has places fill no place but one."""
+    crowd = [(mail_of(f"c{n}"), LATE) for n in range(60)]
+    index = index_since(
+        (mail_of("zz"), EARLY), (raw("other", "post_letter", description="Send mail."), LATE), *crowd
+    )
+    visible = {"zz", "other", *(f"c{n}" for n in range(60))}
+
+    hits = find(index, "send a mail", visible=visible).hits
+
+    assert [hit.tool.server for hit in hits] == ["zz", "other"]
+    assert len(hits[0].also) == 60
 
 
 def test_saying_a_word_again_and_again_gains_nothing() -> None:

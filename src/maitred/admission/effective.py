@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 PENDING: Final = "waits for a person's approval: `maitred approvals` shows it"
 _ALTERED: Final = "has a log of approvals that was altered"
 _REASON: Final = 300
+_APPROVALS: Final = frozenset({"auto_approved", "approved"})
+_OTHER_SERVER: Final = frozenset({"registered", "manifest_changed", "image_changed", "withdrawn"})
 
 
 class Specs(Protocol):
@@ -87,7 +89,20 @@ def _registered_spec(
     state = _state(events)
     if state is None or isinstance(state, str):
         return replace(spec, withheld=state or PENDING)
-    return spec if state.state == "approved" else _withhold(spec, state, events)
+    if state.state != "approved":
+        return _withhold(spec, state, events)
+    return replace(spec, approved_at=_approved_at(events))
+
+
+def _approved_at(events: Sequence[Event]) -> str:
+    """When what the server is now was approved first; a changed definition counts by its tools."""
+    at = ""
+    for event in events:
+        if event.kind in _OTHER_SERVER:
+            at = ""
+        elif event.kind in _APPROVALS:
+            at = at or event.at
+    return at
 
 
 def _with_resume_count(spec: ServerSpec, events: Sequence[Event]) -> ServerSpec:

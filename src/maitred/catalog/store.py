@@ -53,6 +53,7 @@ TOOL_COLUMNS: Final = (
     "withheld",
     "subcategory",
     "tool_group",
+    "since",
 )
 OFFER_COLUMNS: Final = ("server", "kind", "key", "name", "definition", "withheld")
 STANDING_COLUMNS: Final = ("server", "raw_name", "score", "level", "usage")
@@ -210,6 +211,7 @@ def _tool(row: Sequence[Any], texts: dict[str, str]) -> Tool:
         use_cases_by=row[15],
         mending=None if row[16] == "{}" else _mending(row[16], row[17]),
         withheld=row[18],
+        since=texts.setdefault(row[21], row[21]),
     )
 
 

@@ -94,6 +94,7 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
         "withheld": tool.withheld,
         "subcategory": tool.placement.subcategory,
         "tool_group": asdict(tool.placement.group) if tool.placement.group else {},
+        "since": tool.since,
     }
 
 

@@ -49,13 +49,10 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
     drafts = [_draft(raw, schemas, notes, found.withheld.get(raw.key, "")) for raw in found.tools]
     known = {tool.key: tool for tool in snapshot.by_server.get(found.spec.name, ())}
     fresh = [draft for draft in drafts if not _same(draft, known.get(draft.key))]
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     costs = await count([definition_text(draft, schemas) for draft in fresh])
-    counted = {
-        draft.key: replace(
-            draft, cost_tokens=cost, name=_name(known.get(draft.key)), **_curated(known.get(draft.key))
-        )
-        for draft, cost in zip(fresh, costs, strict=True)
-    }
+    priced = [replace(draft, cost_tokens=cost, since=now) for draft, cost in zip(fresh, costs, strict=True)]
+    counted = {draft.key: _continued(draft, known.get(draft.key)) for draft in priced}
     stays = found.is_part or found.gone is not None
     kept = {key: tool for key, tool in known.items() if stays and key.name not in (found.gone or ())}
     merged = {**kept, **{draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}}
@@ -67,7 +64,7 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         name=found.spec.name,
         fingerprint=found.spec.fingerprint,
         facts=before.facts if found.is_part and before else found.facts,
-        synced_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        synced_at=now,
         notes=before.notes if found.is_part and before else tuple(notes),
         judged_by=found.judged_by,
     )
@@ -82,6 +79,11 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         offers=offers,
         visible=bool(seen) or _noticeable(before) != _noticeable(record),
     )
+
+
+def _continued(draft: Tool, known: Tool | None) -> Tool:
+    """A tool with what its last version has of us: its name, and what was decided of it."""
+    return replace(draft, name=_name(known), **_curated(known))
 
 
 def _names_of_all(
@@ -178,7 +180,8 @@ def _same(draft: Tool, known: Tool | None) -> bool:
     if known is None:
         return False
     raw = known.raw
-    return replace(draft, name=raw.name, cost_tokens=raw.cost_tokens, **_curated(raw)) == raw
+    same = replace(draft, name=raw.name, cost_tokens=raw.cost_tokens, since=raw.since, **_curated(raw))
+    return same == raw
 
 
 def _curated(known: Tool | None) -> dict[str, Any]:

@@ -74,7 +74,8 @@ class SearchAnswer:
     """Search results, best first, with matches that the gateway withholds (server -> (how many, why)).
 
     `bands` says for each phrase how well its best result fits. `unread` are the servers whose tools
-    are not known, with the reason. `note` says what search had to do without, and what to do.
+    are not known, with the reason. `corrections` are the words that were searched for instead of mistyped
+    ones, by those. `note` says what search had to do without, and what to do.
     `has_servers` is false if no server is configured for any caller.
     """
 
@@ -83,6 +84,7 @@ class SearchAnswer:
     bands: Mapping[str, Band] = field(default_factory=dict)
     withheld: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    corrections: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     has_servers: bool = True
     budget_tokens: int = SEARCH_TOKENS
@@ -108,9 +110,14 @@ class SearchAnswer:
         return pack([result.text for result in self.shown], self.budget_tokens)
 
     @property
+    def lines(self) -> Sequence[FoundTool]:
+        """The results that the text has within its budget."""
+        return self.shown[: len(self._packed.items)]
+
+    @property
     def shown_names(self) -> Sequence[str]:
         """The published names of the tools in the text, in their order."""
-        return [result.tool.name for result in self.shown[: len(self._packed.items)]]
+        return [result.tool.name for result in self.lines]
 
     @property
     def text(self) -> str:
@@ -129,6 +136,8 @@ class SearchAnswer:
             [f"{count} on {name} ({_shorten(why)})" for name, (count, why) in self.withheld.items()],
         )
         rows += _few("Not searched", [f"{name} ({_shorten(why)})" for name, why in self.unread.items()])
+        if self.corrections:
+            rows.append(f"({self._corrections_text()})")
         if self.note:
             rows.append(f"({self.note})")
         if has_results:
@@ -138,6 +147,11 @@ class SearchAnswer:
         else:
             rows.append(NO_SERVERS)
         return "\n".join(rows)
+
+    def _corrections_text(self) -> str:
+        pairs = [f"{word!r} (not {typed!r})" for typed, word in self.corrections.items()]
+        more = len(pairs) - _FEW
+        return f"searched for {', '.join(pairs[:_FEW])}" + (f" and {more} more" if more > 0 else "")
 
     def _phrases_without_result(self) -> list[str]:
         """Report the phrases for which there is no relevant result."""

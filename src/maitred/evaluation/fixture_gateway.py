@@ -31,6 +31,8 @@ NO_SERVER = "tools"
 
 _FACTS = ServerFacts(era="handshake", protocol_version="2025-11-25")
 _NOWHERE = "none"
+_JUDGED_BY = "evaluation"
+"""A server that was never judged would be started to be discovered again."""
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -96,8 +98,7 @@ async def _fill(catalog: LiveCatalog, tools: Sequence[RawTool], specs: Mapping[s
 
     async def make_change(_: Snapshot) -> Change:
         changes = [
-            await plan(Snapshot(), DiscoveredServer(spec=specs[name], facts=_FACTS, tools=group), _count)
-            for name, group in groups.items()
+            await plan(Snapshot(), _discovered(specs[name], group), _count) for name, group in groups.items()
         ]
         return Change(
             servers=[record for change in changes for record in change.servers],
@@ -106,6 +107,10 @@ async def _fill(catalog: LiveCatalog, tools: Sequence[RawTool], specs: Mapping[s
         )
 
     await catalog.change(make_change)
+
+
+def _discovered(spec: ServerSpec, tools: Sequence[RawTool]) -> DiscoveredServer:
+    return DiscoveredServer(spec=spec, facts=_FACTS, tools=tools, judged_by=_JUDGED_BY)
 
 
 async def _count(texts: Sequence[str]) -> Sequence[int]:

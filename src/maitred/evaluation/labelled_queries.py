@@ -1,15 +1,17 @@
 """Read labelled sets: `tools.jsonl` and `queries.jsonl`, one JSON object a line.
 
 A tool is `{"id", "server", "name", "description", "inputSchema"}`; server, description and schema may be
-null. A query is `{"id", "query", "relevant"}`; `relevant` lists ids of tools and may be empty: nothing should
-be found then. Other keys are ignored. An error lists all faults of a file. A part of each set is held back:
-no choice is made by it, so that its figures stay honest.
+null. A query is `{"id", "query", "relevant", "needs"}`. `query` is a phrase or a list of phrases. `relevant`
+lists ids of tools, or maps them to grades; if it is empty, nothing should be found. `needs` lists what is
+needed, each as the ids of tools that serve it; without it each relevant tool is needed. Other keys are
+ignored. An error lists all faults of a file. A part of each set is held back: no choice is made by it, so
+that its figures stay honest.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +21,10 @@ Split = Literal["all", "train", "held-back"]
 
 _HELD_BACK_PARTS = 5
 _MAX_FAULTS = 20
+_BEST_GRADE = 10
+
+MAX_PHRASES = 20
+"""The maximum number of phrases of a search; further ones would not be asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +40,27 @@ class LabelledTool:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledQuery:
-    """What a user wants, and the ids of the tools that serve it; none if the set has no such tool."""
+    """What a user wants, and the ids of the tools that serve it; none if the set has no such tool.
+
+    It is asked as `phrases` at once. `grades` say how well each relevant tool serves it; without them all
+    serve alike. Any tool of a need meets that need.
+    """
 
     id: str
-    text: str
+    phrases: tuple[str, ...]
     relevant: tuple[str, ...]
+    grades: Mapping[str, int] = field(default_factory=dict)
+    needs: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All phrases as one text."""
+        return "; ".join(self.phrases)
+
+    @property
+    def wants(self) -> tuple[tuple[str, ...], ...]:
+        """The needs; without any, each relevant tool is one."""
+        return self.needs or tuple((one,) for one in self.relevant)
 
 
 T = TypeVar("T", LabelledTool, LabelledQuery)
@@ -70,7 +92,12 @@ def parse_queries(text: str, known: Collection[str], *, source: str) -> list[Lab
         ConfigError: As for `read_queries`; `source` names the text.
     """
     make = _query_about(known)
-    return _collect(source, text, lambda value, faults: make({"id": value.get("query"), **value}, faults))
+    return _collect(source, text, lambda value, faults: make({"id": _words_of(value), **value}, faults))
+
+
+def _words_of(value: Object) -> Any:
+    phrases = value.get("query")
+    return "; ".join(map(str, phrases)) if isinstance(phrases, list) else phrases
 
 
 def _query_about(known: Collection[str]) -> Callable[["Object", list[str]], LabelledQuery]:
@@ -170,15 +197,52 @@ def _tool(value: Object, faults: list[str]) -> LabelledTool:
 
 
 def _query(value: Object, faults: list[str]) -> LabelledQuery:
-    relevant = value.get("relevant")
+    relevant, grades = _relevant(value.get("relevant"), faults)
+    return LabelledQuery(
+        id=_text(value, "id", faults),
+        phrases=_phrases(value, faults),
+        relevant=tuple(relevant),
+        grades=grades,
+        needs=_needs(value.get("needs"), frozenset(relevant), faults),
+    )
+
+
+def _phrases(value: Object, faults: list[str]) -> tuple[str, ...]:
+    phrases = value.get("query")
+    if not isinstance(phrases, list):
+        return (_text(value, "query", faults),)
+    texts = [one for one in phrases if isinstance(one, str) and one.strip()]
+    if texts == phrases and 1 <= len(texts) <= MAX_PHRASES:
+        return tuple(dict.fromkeys(phrases))
+    faults.append(f"query: a list must have 1 to {MAX_PHRASES} phrases, none of them empty")
+    return ("",)
+
+
+def _relevant(relevant: Any, faults: list[str]) -> tuple[Sequence[str], Mapping[str, int]]:
+    if isinstance(relevant, dict):
+        if all(type(grade) is int and 1 <= grade <= _BEST_GRADE for grade in relevant.values()):
+            return list(relevant), relevant
+        faults.append(f"relevant: grades must be whole numbers from 1 to {_BEST_GRADE}")
+        return [], {}
     if not isinstance(relevant, list) or not all(isinstance(one, str) for one in relevant):
-        faults.append("relevant: must be a list of tool ids")
-        relevant = []
+        faults.append("relevant: must be a list of tool ids, or an object of tool ids and grades")
+        return [], {}
     if len(set(relevant)) < len(relevant):
         faults.append("relevant: names a tool twice")
-    return LabelledQuery(
-        id=_text(value, "id", faults), text=_text(value, "query", faults), relevant=tuple(relevant)
-    )
+    return relevant, {}
+
+
+def _needs(needs: Any, relevant: Collection[str], faults: list[str]) -> tuple[tuple[str, ...], ...]:
+    if needs is None:
+        return ()
+    if not isinstance(needs, list) or not all(
+        isinstance(need, list) and need and all(isinstance(one, str) for one in need) for need in needs
+    ):
+        faults.append("needs: must be a list of lists of tool ids, none of them empty")
+        return ()
+    others = dict.fromkeys(one for need in needs for one in need if one not in relevant)
+    faults += [f"needs: {one!r} is not in `relevant`" for one in others]
+    return tuple(tuple(need) for need in needs)
 
 
 def _text(value: Object, key: str, faults: list[str], *, optional: bool = False) -> str:

@@ -1,11 +1,15 @@
 """The figures of retrieval, as functions of one ranking and of the relevant ids.
 
-A ranking is a sequence of ids, best first, without repetition; relevance is yes or no. All figures are
-between 0 and 1. None is defined if nothing is relevant.
+A ranking is a sequence of ids, best first, without repetition; relevance is yes or no, or for the gain a
+grade. All figures are between 0 and 1. None is defined if nothing is relevant.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+_NO_GRADES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def recall(ranking: Sequence[str], relevant: Collection[str], k: int) -> float:
@@ -18,15 +22,44 @@ def recall(ranking: Sequence[str], relevant: Collection[str], k: int) -> float:
     return len(relevant_ids.intersection(ranking[:k])) / len(relevant_ids)
 
 
-def ndcg(ranking: Sequence[str], relevant: Collection[str], k: int = 10) -> float:
-    """Return the gain of the first `k` (1 / log2(1 + place) each), divided by the best possible gain.
+def hit(ranking: Sequence[str], relevant: Collection[str], k: int) -> float:
+    """Return 1 if a relevant id is among the first `k`, else 0.
 
     Raises:
         ValueError: Nothing is relevant.
     """
-    relevant_ids = _require_relevant(relevant)
-    gain = sum(_discount(place) for place, id_ in enumerate(ranking[:k], 1) if id_ in relevant_ids)
-    return gain / sum(_discount(place) for place in range(1, min(len(relevant_ids), k) + 1))
+    return float(not _require_relevant(relevant).isdisjoint(ranking[:k]))
+
+
+def needs_met(shown: Collection[str], needs: Sequence[Collection[str]]) -> float:
+    """Return the share of the needs of which at least one id is shown.
+
+    Raises:
+        ValueError: There are no needs.
+    """
+    _require_relevant([id_ for need in needs for id_ in need])
+    ids = frozenset(shown)
+    return sum(not ids.isdisjoint(need) for need in needs) / len(needs)
+
+
+def ndcg(
+    ranking: Sequence[str],
+    relevant: Collection[str],
+    k: int = 10,
+    *,
+    grades: Mapping[str, int] = _NO_GRADES,
+) -> float:
+    """Return the gain of the first `k`, divided by the best possible gain.
+
+    The gain of an id is its grade / log2(1 + place); a relevant id without a grade has the grade 1.
+
+    Raises:
+        ValueError: Nothing is relevant.
+    """
+    gains = {id_: grades.get(id_, 1) for id_ in _require_relevant(relevant)}
+    gain = sum(_discount(place) * gains.get(id_, 0) for place, id_ in enumerate(ranking[:k], 1))
+    best = sorted(gains.values(), reverse=True)[:k]
+    return gain / sum(_discount(place) * grade for place, grade in enumerate(best, 1))
 
 
 def reciprocal_rank(ranking: Sequence[str], relevant: Collection[str]) -> float:

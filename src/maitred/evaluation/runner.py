@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
-from maitred.disclosure.answers import SearchAnswer
+from maitred.disclosure.answers import FoundTool, SearchAnswer
 from maitred.disclosure.budget import estimate
 from maitred.evaluation.fixture_gateway import gateway_with_tools, keys, raw_tools
+from maitred.evaluation.intervals import Interval, Measures, intervals
 from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
-from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
+from maitred.evaluation.metrics import hit, mean, ndcg, needs_met, percentile, recall, reciprocal_rank
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolKey
 
@@ -28,6 +28,7 @@ MAX_K = 20
 """The maximum number of results of a search."""
 
 _NDCG_AT = 10
+_NDCG = f"NDCG@{_NDCG_AT}"
 _USUAL_RESULTS = 5
 _REMOVED_SHARE = 5
 _SEED = 17
@@ -39,23 +40,35 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True, kw_only=True)
 class QueryResult:
-    """A query and its answer: ids best first, wall milliseconds, the text of the first five results."""
+    """A query and its answer: ids best first, wall milliseconds, the text of five results for each phrase.
+
+    `shown` are the ids that this text has.
+    """
 
     query: LabelledQuery
     ranking: Sequence[str]
     ms: float
     text: str
     is_silent: bool
+    shown: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """Macro means over queries, from 0 to 1. `recall` is by k."""
+    """Macro means over queries, from 0 to 1. `recall` and `hit` are by k.
+
+    `needs_met` is the share of the needs that the tools in the lines of an answer meet. `intervals` are those
+    of all measures by their printed names, and `by_query` has the measures of each query by its id.
+    """
 
     queries: int
     recall: Mapping[int, float]
+    hit: Mapping[int, float]
     ndcg_at_10: float
     mrr: float
+    needs_met: float
+    intervals: Mapping[str, Interval]
+    by_query: Mapping[str, Measures]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,13 +169,18 @@ async def ask(
     results = []
     for query in queries:
         start = time.perf_counter()
-        answer = await gateway.search([query.text], limit=limit, viewer=viewer)
+        answer = await gateway.search(query.phrases, limit=limit, viewer=viewer)
         taken_ms = (time.perf_counter() - start) * 1e3
-        usual = replace(answer, results=answer.results[:_USUAL_RESULTS])
-        ranking = _ranking(answer, gateway.catalog(viewer), ids)
+        usual = replace(answer, results=answer.results[: _USUAL_RESULTS * len(query.phrases)])
+        by_name = gateway.catalog(viewer).by_name
         results.append(
             QueryResult(
-                query=query, ranking=ranking, ms=taken_ms, text=usual.text, is_silent=is_silent(answer)
+                query=query,
+                ranking=[ids[by_name[name].key] for one in answer.results for name in _names(one)],
+                ms=taken_ms,
+                text=usual.text,
+                is_silent=is_silent(answer),
+                shown=[ids[by_name[name].key] for one in usual.lines for name in _names(one)],
             )
         )
         step()
@@ -176,15 +194,32 @@ def is_silent(answer: SearchAnswer) -> bool:
 
 def quality(results: Sequence[QueryResult], ks: Sequence[int]) -> Quality | None:
     """Measure how well search finds the relevant tools; results of a silent answer count."""
-    rankings = [(one.ranking, one.query.relevant) for one in results if one.query.relevant]
-    if not rankings:
+    by_query = {one.query.id: measures(one, ks) for one in results if one.query.relevant}
+    if not by_query:
         return None
+    means = intervals(list(by_query.values()))
     return Quality(
-        queries=len(rankings),
-        recall={k: mean([recall(ranking, relevant, k) for ranking, relevant in rankings]) for k in ks},
-        ndcg_at_10=mean([ndcg(ranking, relevant, _NDCG_AT) for ranking, relevant in rankings]),
-        mrr=mean([reciprocal_rank(ranking, relevant) for ranking, relevant in rankings]),
+        queries=len(by_query),
+        recall={k: means[f"R@{k}"].mean for k in ks},
+        hit={k: means[f"hit@{k}"].mean for k in ks},
+        ndcg_at_10=means[_NDCG].mean,
+        mrr=means["MRR"].mean,
+        needs_met=means["needs met"].mean,
+        intervals=means,
+        by_query=by_query,
     )
+
+
+def measures(result: QueryResult, ks: Sequence[int]) -> Measures:
+    """Return the measures of one query, which must have a relevant tool, by their printed names."""
+    query, ranking = result.query, result.ranking
+    return {
+        **{f"R@{k}": recall(ranking, query.relevant, k) for k in ks},
+        **{f"hit@{k}": hit(ranking, query.relevant, k) for k in ks},
+        _NDCG: ndcg(ranking, query.relevant, _NDCG_AT, grades=query.grades),
+        "MRR": reciprocal_rank(ranking, query.relevant),
+        "needs met": needs_met(result.shown, query.wants),
+    }
 
 
 def cost(results: Sequence[QueryResult]) -> Cost:
@@ -240,13 +275,9 @@ async def _without(
     return Removal(tools_removed=len(removed_ids), silence=silence(results))
 
 
-def _ranking(answer: SearchAnswer, snapshot: Snapshot, ids: Mapping[ToolKey, str]) -> list[str]:
-    """Return the ids of an answer, best first; a tool's equals on other servers follow it."""
-    ids_in_order: list[str] = []
-    for result in answer.results:
-        ids_in_order.append(ids[result.tool.key])
-        ids_in_order += [ids[snapshot.by_name[name].key] for name in result.also]
-    return ids_in_order
+def _names(result: FoundTool) -> list[str]:
+    """Return the name of a result, followed by those of its equals on other servers."""
+    return [result.tool.name, *result.also]
 
 
 def _tokens(texts: Sequence[str]) -> tuple[list[int], str]:

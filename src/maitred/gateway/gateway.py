@@ -454,7 +454,7 @@ class Gateway(
             await self._search.settled()
 
     async def _build_index(self) -> None:
-        await self._search.update(self.snapshot)
+        await self._search.update(self.snapshot, self._context.approved_at)
 
     @property
     def semantics(self) -> Semantics:

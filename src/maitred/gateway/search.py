@@ -1,7 +1,7 @@
 """Search for viewers: phrases and filters in; an answer out, with the withheld tools and why."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -81,8 +81,7 @@ class SearchService:
         await self._context.keeper.catch_up()
         there = self._access.portion(viewer)
         context = there.context
-        snapshot = self._context.snapshot
-        await self._engine.update(snapshot)
+        await self._engine.update(self._context.snapshot, self._context.approved_at)
         wanted = [readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
         reasons = context.reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)
@@ -91,12 +90,12 @@ class SearchService:
         only = replace(only, visible=visible, read_only=read_only, only=keys)
         most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
         found, note = await self._engine.search(wanted, only, most)
-        unknown = [name for name in reasons if name not in snapshot.known and context.is_enabled(name)]
-        unread = {name: context.why_not_known(name) for name in unknown}
+        unread = _unread(reasons, context, self._context.snapshot.known)
         return SearchAnswer(
             phrases=wanted or phrases[:1],
             results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer), used),
             bands=found.bands,
+            corrections=found.corrections,
             withheld=self._withheld(found, reasons, there.outside, beyond(viewer.grant)),
             unread=unread,
             note="; ".join(filter(None, [note, use_note(used, context), *_unread_notes(unread)])),
@@ -223,6 +222,12 @@ def _unread_notes(unread: Mapping[str, str]) -> Iterator[str]:
 def _first_names(names: Sequence[str]) -> str:
     more = len(names) - _FEW
     return ", ".join(names[:_FEW]) + (f" and {count_of(more, 'more server')}" if more > 0 else "")
+
+
+def _unread(reasons: Iterable[str], context: GatewayState, known: Container[str]) -> dict[str, str]:
+    """The enabled servers whose tools are not known, with the reason."""
+    unknown = [name for name in reasons if name not in known and context.is_enabled(name)]
+    return {name: context.why_not_known(name) for name in unknown}
 
 
 def _results(

@@ -200,7 +200,7 @@ class SearchReasons:
     ) -> "_RankingQuestion":
         used = await fitting_use(self._usage, use)
         there, snapshot = self._access.portion(viewer), self._context.snapshot
-        await self._engine.update(snapshot)
+        await self._engine.update(snapshot, self._context.approved_at)
         wanted = [readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
         reasons = there.context.reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)

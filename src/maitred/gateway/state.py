@@ -80,6 +80,7 @@ class GatewayState:
         self.revision += 1
         self.categories: Sequence[Category] = merge_categories(settings.categories)
         self.subcategories = {one.name: one for one in subcategories_of(self.categories)}
+        self.approved_at = {s.name: s.approved_at for s in settings.servers.values() if s.approved_at}
         self.switched_off = frozenset(key for key, choice in settings.tools.items() if not choice.enabled)
 
     @property

@@ -21,7 +21,7 @@ ShareChoice = Literal["auto", "all", "project", "client", "principal"]
 _NOT_RUN: Final = frozenset(
     [
         "cache_s", "visibility", "result_tools", "overrides", "allowed_origins",
-        "start", "share", "share_max",
+        "start", "share", "share_max", "approved_at",
     ]
 )  # fmt: skip
 """Keys that do not decide how a server runs: if they change, its connection stays."""
@@ -105,11 +105,12 @@ class ServerSpec:
     manifest, has the form of one server in a file of overrides. With `allowed_origins`, links in its results
     may lead nowhere else.
 
-    The operator does not write the last six; admission sets them. `withheld` says why it may not be used now,
-    in words that follow its name; empty if it may. `suspended` says whether the reason is a suspension, which
-    `maitred resume` ends, and `resumed` counts these. `registered` marks a server from a manifest, not from
-    the configuration. `exempted` are otherwise forbidden networks that a registered http server may reach.
-    `cage` limits the processes of a registered server.
+    The operator does not write the last seven; admission sets them. `withheld` says why it may not be used
+    now, in words that follow its name; empty if it may. `suspended` says whether the reason is a suspension,
+    which `maitred resume` ends, and `resumed` counts these. `registered` marks a server from a manifest, not
+    from the configuration. `exempted` are otherwise forbidden networks that a registered http server may
+    reach. `cage` limits the processes of a registered server. `approved_at` is the UTC time of its first
+    approval.
 
     A server with `start: always` starts with the gateway and again whenever it ends.
     `share` says which clients use one process of it, or one session (see `maitred.model.sharing`); at most
@@ -145,6 +146,7 @@ class ServerSpec:
     registered: bool = False
     exempted: tuple[str, ...] = ()
     cage: Cage | None = None
+    approved_at: str = ""
 
     @property
     def is_distrusted(self) -> bool:

@@ -72,7 +72,8 @@ class Tool:
     `input_hash` and `output_hash` name schemas in the snapshot (`""` if the server sent none). `cost_tokens`
     is the price of its whole definition in a model's context (o200k). `use_cases` are phrases of users who
     need it. `withheld` says why admission hides it, in words that follow "it"; empty if the gateway offers
-    it.
+    it. `since` is the UTC time from which on its server publishes it like this, and admission lets it; empty
+    for tools of older catalogs.
     """
 
     key: ToolKey
@@ -89,6 +90,7 @@ class Tool:
     use_cases_by: WrittenBy = ""
     mending: Mediation | None = None
     withheld: str = ""
+    since: str = ""
 
     @property
     def hashes(self) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 from cachetools import TTLCache
@@ -21,9 +22,11 @@ from maitred.search.values import read_values
 
 if TYPE_CHECKING:  # the gateway starts without numpy
     from maitred.search.index import HybridIndex
+    from maitred.search.spelling import Respelling
 
 _CACHED_RESULTS = 1_000
 _CACHED_S = 3_600.0
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class SearchEngine(anyio.AsyncContextManagerMixin):
@@ -44,6 +47,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         self._mode = mode
         self._hybrid: HybridIndex | None = None
         self._supplied_generation = -2
+        self._approved: Mapping[str, str] = _NONE
         self._used_tools: Counter[ToolKey] = Counter()
         self._embedding = BackgroundVectors(make_embedder if mode != "lexical" else lambda: None, cache)
         self._reranker = reranker
@@ -58,12 +62,16 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
                 background.start(self._reranker.run)
             yield self
 
-    async def update(self, snapshot: Snapshot) -> None:
-        """Bring the index to a snapshot; its words count at once, its vectors follow in the background."""
+    async def update(self, snapshot: Snapshot, approved: Mapping[str, str] = _NONE) -> None:
+        """Bring the index to a snapshot; its words count at once, its vectors follow in the background.
+
+        `approved` has the UTC times at which servers were approved.
+        """
         if self._reranker is not None:
             self._reranker.prepare()
         async with self._updating:
-            if self._supplied_generation != snapshot.generation:
+            if self._supplied_generation != snapshot.generation or self._approved != approved:
+                self._approved = approved
                 await anyio.to_thread.run_sync(self._step, snapshot)
                 self._embedding.supply(self._index)
                 self._results.clear()
@@ -74,6 +82,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
 
         self._hybrid = self._hybrid or HybridIndex(mode=self._mode)
         self._hybrid.update(snapshot)
+        self._hybrid.approve(self._approved)
         standings = snapshot.standings.items()
         self._hybrid.remember({key: one.usage.calls - one.usage.errors for key, one in standings})
 
@@ -112,7 +121,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         key = (self._index.generation, self._embedding.version, tuple(phrases), wanted, limit)
         if (cached := self._results.get(key)) is not None:
             return cached
-        queries = await self._embedded(phrases)
+        queries = await self._embedded(phrases, wanted)
         hits = await anyio.to_thread.run_sync(self._index.search, queries, wanted, limit)
         hits, rerank_note = await self._rerank(hits, phrases)
         answer = (hits, "; ".join(part for part in (self.semantics.note, rerank_note) if part))
@@ -130,7 +139,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         trial: "HybridIndex | None" = None,
     ) -> Sequence[PhraseReasons]:
         """Return why each phrase finds what it finds, in the present index or in a trial one."""
-        queries = await self._embedded(phrases)
+        queries = await self._embedded(phrases, wanted)
         index = trial or self._index
         return await anyio.to_thread.run_sync(index.explain, queries, wanted, limit, expected)
 
@@ -138,7 +147,7 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
         self, phrases: Sequence[str], wanted: Filter, limit: int, *, trial: "HybridIndex | None" = None
     ) -> Mapping[str, Sequence[ToolKey]]:
         """Return the first tools of each phrase, in the present index or in a trial one."""
-        queries, index = await self._embedded(phrases), trial or self._index
+        queries, index = await self._embedded(phrases, wanted), trial or self._index
 
         def rank() -> Mapping[str, Sequence[ToolKey]]:
             hits = {query.phrase: index.search([query], wanted, limit).hits for query in queries}
@@ -157,13 +166,25 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
 
         return await anyio.to_thread.run_sync(make_trial)
 
-    async def _embedded(self, phrases: Sequence[str]) -> list[EmbeddedQuery]:
+    async def _embedded(self, phrases: Sequence[str], wanted: Filter) -> list[EmbeddedQuery]:
         await self._embedding.wait_briefly()
-        pairs = [(phrase, read_values(phrase)) for phrase in phrases]
         return [
-            EmbeddedQuery(phrase=phrase, text=text, vectors=await self._embedding.of(text))
-            for phrase, text in pairs
+            EmbeddedQuery(
+                phrase=phrase,
+                text=read.text,
+                vectors=await self._embedding.of(read.text),
+                corrections=read.corrections,
+            )
+            for phrase, read in zip(phrases, await self._respelled(phrases, wanted), strict=True)
         ]
+
+    async def _respelled(self, phrases: Sequence[str], wanted: Filter) -> "Sequence[Respelling]":
+        from maitred.search.spelling import Respelling, has_strange_words  # noqa: PLC0415  # as above
+
+        texts = [read_values(phrase) for phrase in phrases]
+        if any(map(has_strange_words, texts)):
+            return await anyio.to_thread.run_sync(self._index.respell, texts, wanted)
+        return [Respelling(text=text) for text in texts]
 
     @property
     def reranks(self) -> bool:

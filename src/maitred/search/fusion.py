@@ -7,17 +7,19 @@ duplicates, not too many tools of one server, and the best hits of every phrase.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maitred.model.tools import ToolKey
+from maitred.model.tools import Tool, ToolKey
 from maitred.search.lexical import LexicalScores
 from maitred.search.results import Hit
-from maitred.search.tokenize import normalise_name
+from maitred.search.tokenize import index_terms, normalise_name
 
 CANDIDATES: Final = 100
 _BREAK = re.compile(r"(?<![.!?;,\n])[.!?;,\n]+(?=\s|$)")
@@ -123,23 +125,77 @@ def _likely(weights: Sequence[float], *features: NDArray[np.float32]) -> NDArray
 _FIRST = 5
 _FROM_ONE_SERVER = 3
 _AS_GOOD = 0.85
+_FEWEST_WORDS = 4
+_MORE_WORDS = 3
+_MORE_CHARACTERS = 60
 
 
-def fold(hits: Iterable[Hit], limit: int) -> list[Hit]:
-    """Join hits that differ only by their server, until there are `limit` different ones."""
-    distinct: dict[tuple[str, ...], Hit] = {}
+Seniority = Callable[[Tool], tuple[Any, ...]]
+"""The order of equal tools: the one that was approved, or else known, before the others is the least."""
+
+
+def fold(hits: Iterable[Hit], limit: int, seniority: Seniority) -> list[Hit]:
+    """Join hits that differ only by their server under the first by seniority, up to `limit` different ones.
+
+    It has the place and the score of the best of them.
+    """
+    groups: dict[tuple[str, ...], list[Hit]] = {}
     for hit in hits:
         tool = hit.tool
         key: tuple[str, ...] = (normalise_name(tool.key.name), tool.description, tool.title, tool.input_hash)
-        if key in distinct and distinct[key].tool.server != tool.server:
-            distinct[key] = replace(distinct[key], also=(*distinct[key].also, tool))
-            continue
-        if key in distinct:
+        if any(one.tool.server == tool.server for one in groups.get(key, ())):
             key = (*key, tool.name)
-        if len(distinct) >= limit:
+        if key not in groups and len(groups) >= limit:
             break
-        distinct[key] = hit
-    return list(distinct.values())
+        groups.setdefault(key, []).append(hit)
+    return [_joined(group, seniority) for group in groups.values()]
+
+
+def _joined(group: Sequence[Hit], seniority: Seniority) -> Hit:
+    if len(group) == 1:
+        return group[0]
+    first, *others = sorted((hit.tool for hit in group), key=seniority)
+    return replace(group[0], tool=first, also=others, confidence=max(hit.confidence for hit in group))
+
+
+def put_copies_back(hits: Sequence[Hit], seniority: Seniority) -> list[Hit]:
+    """Move tools that copy an older one of another server behind the first five places.
+
+    A copy has the words of the other tool and up to three more, or lacks up to three. Where it goes before
+    the older tool, that one gets its place.
+    """
+    first: list[Hit] = []
+    copies: list[Hit] = []
+    for position, hit in enumerate(hits):
+        if len(first) >= _FIRST:
+            return [*first, *copies, *hits[position:]]
+        at = next((at for at, other in enumerate(first) if is_copy(hit.tool, other.tool)), None)
+        if at is None:
+            first.append(hit)
+        elif seniority(hit.tool) < seniority(first[at].tool):
+            copies.append(first[at])
+            first[at] = replace(hit, score=max(hit.score, first[at].score))
+        else:
+            copies.append(hit)
+    return [*first, *copies]
+
+
+def is_copy(tool: Tool, other: Tool) -> bool:
+    """Whether two tools of different servers have the same words, but for a few that one has more."""
+    if tool.server == other.server or abs(len(tool.description) - len(other.description)) > _MORE_CHARACTERS:
+        return False
+    words, others = _words_of(tool), _words_of(other)
+    few, many = (words, others) if len(words) <= len(others) else (others, words)
+    return len(few) >= _FEWEST_WORDS and len(many) - len(few) <= _MORE_WORDS and few <= many
+
+
+def _words_of(tool: Tool) -> AbstractSet[str]:
+    return _words_in(f"{tool.key.name} {tool.title} {tool.description}")
+
+
+@lru_cache(maxsize=2_048)
+def _words_in(text: str) -> AbstractSet[str]:
+    return frozenset(index_terms(text))
 
 
 def spread(hits: Sequence[Hit]) -> list[Hit]:

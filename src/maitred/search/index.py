@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +19,18 @@ from maitred.model.tools import Tool, ToolKey
 from maitred.search.base import ToolDocument, Vectors, document
 from maitred.search.dense import EXACT_ROWS, VectorIndex
 from maitred.search.explain import RankingReader, ReadWord, folded_into
-from maitred.search.fusion import Ranking, fold, fuse, merge, only_vectors, spread
+from maitred.search.fusion import Ranking, Seniority, fold, fuse, merge, only_vectors, put_copies_back, spread
 from maitred.search.lexical import LexicalIndex, LexicalScores
 from maitred.search.prior import usage_prior
 from maitred.search.reasons import Cause, ExpectedTool, HitReasons, PhraseReasons
 from maitred.search.results import FAIR, EmbeddedQuery, Filter, Hit, Mode, SearchHits
 from maitred.search.rows import Mask, Rows
+from maitred.search.spelling import Respelling, respell
 from maitred.search.tokenize import normalise_name, query_terms, query_words_by_term, stop_words
 
 _MAX_TERMS = 48
 _MORE = 15  # hits beyond the limit, from which tools of other servers may move up
+_ALL = 10_000  # hits, more than a ranking has
 _CERTAIN = 2.0
 _COMPACT_AT = 512
 _TOGETHER = 2_048
@@ -47,6 +50,7 @@ class HybridIndex:
         self._calls: dict[ToolKey, int] = {}
         self._stored_calls: Mapping[ToolKey, int] = {}
         self._of_all = 0
+        self._approved: Mapping[str, str] = {}
         self._snapshot = Snapshot(generation=-2)
         self._clear()
 
@@ -177,7 +181,21 @@ class HybridIndex:
             hits=merge(list(rankings.values()), limit),
             withheld=list(withheld.values()),
             bands={phrase: hits[0].band if hits else "none" for phrase, hits in rankings.items()},
+            corrections={typed: word for query in queries for typed, word in query.corrections.items()},
         )
+
+    def respell(self, texts: Sequence[str], wanted: Filter) -> list[Respelling]:
+        """Correct the mistyped words of texts by those of the tools that the caller may see.
+
+        A phrase that is the name of a tool or a server is not mistyped; its words are in the catalog.
+        """
+        with self._lock:
+            lexicon = self._lexical.lexicon(self._seen(wanted))
+            return [respell(text, lexicon) for text in texts]
+
+    def _seen(self, wanted: Filter) -> Mask:
+        """The rows that a caller may see, without the other limits of a search."""
+        return self._rows.mask(Filter(visible=wanted.visible, outside=wanted.outside))[0]
 
     def explain(
         self, queries: Sequence[EmbeddedQuery], wanted: Filter, limit: int, expected: ToolKey | None = None
@@ -213,6 +231,7 @@ class HybridIndex:
             unknown=[one.word for one in words if not self._is_known(one, wanted)],
             withheld=list(withheld.values()),
             candidates=len(ranking.rows),
+            corrections=query.corrections,
             expected=self._fate(expected, reader, query, hits, reasons, limit, allowed, hidden)
             if expected
             else None,
@@ -234,8 +253,7 @@ class HybridIndex:
 
     def _is_known(self, word: ReadWord, wanted: Filter) -> bool:
         """Whether a tool that the caller may see has a word; what other tools have is not said."""
-        seen, _ = self._rows.mask(Filter(visible=wanted.visible, outside=wanted.outside))
-        return self._lexical.occurs([term for term, _ in word.read_as], seen)
+        return self._lexical.occurs([term for term, _ in word.read_as], self._seen(wanted))
 
     def _reasons(self, reader: RankingReader, query: EmbeddedQuery, hit: Hit, place: int) -> HitReasons:
         row = self._rows.row(hit.tool.key)
@@ -300,13 +318,34 @@ class HybridIndex:
 
     def _hits(self, query: EmbeddedQuery, ranking: Ranking, mask: Mask, limit: int) -> list[Hit]:
         exact = self._rows.rows_of_name(query.phrase, mask)
+        seniority = self._seniority(query, exact)
         hits = [Hit(tool=self._rows.tools[row], score=_CERTAIN) for row in exact]
-        others = self._ranked_hits(ranking, limit + _MORE, self._rows.of_server(query.phrase, mask))
-        if hits:  # the named tools are in; distant others would only cost tokens
-            exact_keys = {hit.tool.key for hit in hits}
-            others = [hit for hit in others if hit.tool.key not in exact_keys and hit.confidence >= FAIR]
-        hits += others
-        return spread(fold(hits, limit + _MORE))
+        exact_keys = {hit.tool.key for hit in hits}
+        server_rows = self._rows.of_server(query.phrase, mask)
+        for count in (limit + _MORE, _ALL):
+            others = self._ranked_hits(ranking, count, server_rows)
+            has_all = len(others) < count
+            if hits:  # the named tools are in; distant others would only cost tokens
+                others = [hit for hit in others if hit.tool.key not in exact_keys and hit.confidence >= FAIR]
+            folded = fold([*hits, *others], limit + _MORE, seniority)
+            if has_all or len(folded) >= limit:  # otherwise copies of a tool took the places of others
+                break
+        return spread(folded if hits else put_copies_back(folded, seniority))
+
+    def _seniority(self, query: EmbeddedQuery, exact: Sequence[int]) -> Seniority:
+        """The order of equal tools: the one whose published name was asked for, then the one known first."""
+        phrase = normalise_name(query.phrase) if exact else ""
+
+        def seniority(tool: Tool) -> tuple[Any, ...]:
+            is_named = bool(phrase) and normalise_name(tool.name) == phrase
+            at = max(self._approved.get(tool.server, ""), tool.since)
+            return not is_named, at, tool.server, tool.key.name
+
+        return seniority
+
+    def approve(self, approved: Mapping[str, str]) -> None:
+        """Set when servers were approved, in UTC; equal tools are ordered by that."""
+        self._approved = approved
 
     def _ranked_hits(self, ranking: Ranking, limit: int, server_rows: AbstractSet[int]) -> list[Hit]:
         """Return the first hits; tools of a server come first if the phrase is the name of that server."""

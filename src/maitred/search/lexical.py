@@ -8,6 +8,7 @@ The weight of a word depends on its field and saturates with repetition.
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maitred.search.base import ToolDocument
-from maitred.search.tokenize import index_terms, term_trigrams
+from maitred.search.spelling import Lexicon, Spellings
+from maitred.search.tokenize import index_terms, term_trigrams, written_words
 
 _K1 = 1.2
 _WEIGHTS = (3.0, 1.5, 1.0, 0.7, 0.4)  # name, title, description, parameters, server
@@ -59,12 +61,15 @@ class LexicalIndex:
         self._trigrams: dict[str, list[int]] = {}
         self._trigram_terms = 0
         self._spellings: list[str] = []
+        self._written = Spellings()
 
     def add(self, rows: Sequence[int], documents: Iterable[ToolDocument], capacity: int) -> None:
         """Index documents under row numbers below `capacity`."""
         terms, places, weights = array("i"), array("i"), array("f")
         for row, document in zip(rows, documents, strict=True):
             weights_here = word_weights(document)
+            for text in field_texts(document):
+                self._written.add(written_words(text))
             terms.extend(self._term(term) for term in weights_here)
             places.extend([row] * len(weights_here))
             weights.extend(weights_here.values())
@@ -111,6 +116,8 @@ class LexicalIndex:
         self._terms, self._segments = dict(self._terms), list(self._segments)
         self._counts, self._alive = self._counts.copy(), self._alive.copy()
         self._trigrams, self._trigram_terms, self._spellings = {}, 0, []
+        self._written = copy(self._written)
+        self._written.detach()
 
     def resolve(self, term: str, *, alike: bool) -> list[tuple[str, float]]:
         """Return the indexed words that a term of a query counts for, with the weight of each in this index.
@@ -128,7 +135,21 @@ class LexicalIndex:
         numbers = [self._terms[word] for word in words if word in self._terms]
         return any(bool(mask[rows].any()) for number in numbers for rows, _ in self._postings(number))
 
+    def lexicon(self, mask: NDArray[np.bool_]) -> Lexicon:
+        """Return what the rows of a mask say of words."""
+
+        def count(terms: Iterable[str]) -> dict[str, int]:
+            return {term: self._count_in(term, mask) for term in terms}
+
+        return Lexicon(counts=count, spellings=self._written)
+
     # Terms.
+
+    def _count_in(self, term: str, mask: NDArray[np.bool_]) -> int:
+        number = self._terms.get(term, -1)
+        if number < 0 or not self._counts[number]:
+            return 0
+        return sum(int(np.count_nonzero(mask[rows])) for rows, _ in self._postings(number))
 
     def _term(self, term: str) -> int:
         number = self._terms.setdefault(term, len(self._terms))

@@ -3,8 +3,8 @@
 `maitred.search.explain` makes them from the same scores by which a search ranks.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from maitred.model.tools import Band, Tool
@@ -67,7 +67,8 @@ class PhraseReasons:
     `share` is the weight of words for this phrase, the rest is that of meaning. `ignored` words are too
     frequent to count, `unknown` ones are in no tool that the caller may see. `withheld` are tools that would
     be among the hits, but the caller must not see those. `candidates` is the number of tools that were
-    compared in the end.
+    compared in the end. `corrections` are the words that were searched for instead of mistyped ones, by
+    those.
     """
 
     phrase: str
@@ -79,4 +80,5 @@ class PhraseReasons:
     unknown: Sequence[str] = ()
     withheld: Sequence[Tool] = ()
     candidates: int = 0
+    corrections: Mapping[str, str] = field(default_factory=dict)
     expected: ExpectedTool | None = None

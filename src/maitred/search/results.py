@@ -47,12 +47,13 @@ class EmbeddedQuery:
     """A phrase with its vectors: the whole first, then its parts; `None` without an embedder.
 
     `text` is the phrase as it is searched for, with words in place of values; names are looked up by the
-    phrase itself.
+    phrase itself. `corrections` are the words of `text` that stand for mistyped ones, by those.
     """
 
     phrase: str
     text: str
     vectors: "Vectors | None" = None
+    corrections: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +79,14 @@ class SearchHits:
     """The best hits of all phrases, best first, with their snapshot.
 
     `withheld` would be among them, but the caller must not see those. `bands` says for each phrase how well
-    its best hit fits.
+    its best hit fits. `corrections` are the words that were searched for instead of mistyped ones, by those.
     """
 
     snapshot: Snapshot
     hits: Sequence[Hit]
     withheld: Sequence[Tool] = ()
     bands: Mapping[str, Band] = field(default_factory=dict)
+    corrections: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

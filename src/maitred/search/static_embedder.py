@@ -159,8 +159,26 @@ def load(path: Path) -> EmbeddingWeights:
     return weights
 
 
+def read_vocabulary(path: Path) -> Sequence[str]:
+    """Read the pieces of a weights file alone.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file is not a weights file of this format.
+    """
+    try:
+        with path.open("rb") as data, np.load(data, allow_pickle=False) as file:
+            return _pieces_of(file)
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise ValueError(f"the weights are damaged ({error}): {path}") from error
+
+
+def _pieces_of(file: Mapping[str, NDArray[Any]]) -> Sequence[str]:
+    return file["vocabulary"].tobytes().decode("ascii").split("\n")
+
+
 def _unpack(file: Mapping[str, NDArray[Any]]) -> EmbeddingWeights:
-    vocabulary = file["vocabulary"].tobytes().decode("ascii").split("\n")
+    vocabulary = _pieces_of(file)
     weights = EmbeddingWeights(
         model=file["model"].tobytes().decode("ascii"),
         vocabulary=vocabulary,

@@ -58,6 +58,17 @@ def index_terms(text: str) -> list[str]:
     return terms
 
 
+def written_words(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the words of a text as they are written, lower-case, each with its stemmed form."""
+    for token in set(_IDENTIFIER.findall(text)):
+        yield from zip(_pieces(token), _terms(token), strict=True)
+
+
+def word_term(word: str) -> str:
+    """Return the stemmed form of a word."""
+    return _term(word)
+
+
 def query_terms(text: str) -> list[str]:
     """Return the stemmed words of a query without repetition; stop words only if there are no others."""
     return list(dict.fromkeys(_term(word) for word in query_words(text)))

@@ -13,17 +13,17 @@ from typing import Final
 from maitred.word_lists import read_rows
 
 _LONGEST_WORD: Final = 60
-"""Letters and digits of a run from which on it is data, such as base64."""
+"""Characters of a run from which on it is data, such as base64."""
 
-_ENDING: Final = re.compile(r"[^/\\]*[^/\\.]\.([A-Za-z0-9]{1,8})$")
+_ENDING: Final = re.compile(r"[^/\\.]\.([A-Za-z0-9]{1,8})$")
 _DATE: Final = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 _UUID: Final = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-_PATH: Final = r"(?:~|\.{1,2})?/(?!/)[^\s'\"<>|]*[^\s'\"<>|.,;:!?)]|[A-Za-z]:\\[^\s'\"<>|]+"
+_PATH: Final = r"(?:~|\.{1,2})?/(?!/)[^\s'\"<>|]*[^\s'\"<>|.,;:!?)]|(?:[A-Za-z]:[\\/]|\\\\\w)[^\s'\"<>|]+"
 _ENDS: Final = r"(?::\d{1,5})?(?![\w-]|\.\w)"
 _HOST: Final = r"(?:[a-z0-9-]+\.)+(?:[a-z0-9-]+\.(?:[a-z]{2}|net|info|cloud|app|dev)|(?:com|org|edu|gov))"
 _SIGNS: Final = re.compile(r"[@/\\.\d]")
-_PRODUCT: Final = re.compile(r"[^.]+\.(?:js|net|ai|io|go|py)", re.IGNORECASE)
-"""Names that look like those of files and are usually those of products: `node.js`."""
+_PRODUCT: Final = re.compile(r"[^./]+\.(?:js|net|ai|io|go|py)|[^./]+/[^./]+\.js", re.IGNORECASE)
+"""Names that look like those of files and are usually those of products: `node.js`, `owner/next.js`."""
 
 # Any caller may send any phrase: a part that can read characters in two ways takes exponential time.
 _VALUE: Final = re.compile(
@@ -33,12 +33,12 @@ _VALUE: Final = re.compile(
       (?P<mail>(?:mailto:)?[\w.+-]+@[\w-]+(?:\.[\w-]+)+)
     | (?P<url>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'"<>]+[^\s'"<>.,;:!?)]|{_HOST}/[^\s'"<>]*[^\s'"<>.,;:!?)])
     | (?P<id>{_UUID}|(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{{12,64}}(?![\w-]))
-    | (?P<date>{_DATE}|\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{4}}(?![\w/.-]))
+    | (?P<date>{_DATE}|(?:\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{4}}|\d{{4}}/\d{{1,2}}/\d{{1,2}})(?![\w/.-]))
     | (?P<address>\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}}|/\d{{1,2}})?(?![\w.-]))
     | (?P<path>{_PATH})
-    | (?P<data>[A-Za-z0-9+/_=-]{{{_LONGEST_WORD},}})
+    | (?P<data>[A-Za-z0-9+/_=.-]{{{_LONGEST_WORD},}})
     | (?P<host>{_HOST}{_ENDS})
-    | (?P<file>[\w.-]*\w\.[A-Za-z][A-Za-z0-9]{{0,7}}(?![\w/-]|\.\w))
+    | (?P<file>(?:[\w.-]+/)*[\w.-]*\w\.[A-Za-z][A-Za-z0-9]{{0,7}}(?![\w/-]|\.\w))
     )
     """,
     re.VERBOSE,
@@ -59,7 +59,9 @@ def _kind_of(found: re.Match[str]) -> str:
 
 
 def _path(value: str) -> str:
-    return f" {_by_ending(value) or ('file' if _ENDING.match(value) else 'folder')} "
+    ending = _ENDING.search(value)
+    is_file = ending is not None and ending[1][0].isalpha()  # `python3.11` is a folder
+    return f" {_by_ending(value) or ('file' if is_file else 'folder')} "
 
 
 def _file(value: str) -> str:
@@ -85,5 +87,5 @@ _KINDS: Final[Mapping[str, Callable[[str], str]]] = {
     "host": lambda value: f" {_by_ending(value) or 'host'} ",  # `notes.2024.md` has the form of one
     "path": _path,
     "file": _file,
-    "data": lambda _: " ",
+    "data": lambda value: f" {_by_ending(value.rstrip('.'))} ",  # a path may be as long
 }

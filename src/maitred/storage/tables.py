@@ -44,6 +44,7 @@ tools = sa.Table(
     sa.Column("withheld", sa.Text, nullable=False, server_default=""),
     sa.Column("subcategory", sa.String(64), nullable=False, server_default=""),
     sa.Column("tool_group", sa.JSON, nullable=False, server_default="{}"),
+    sa.Column("since", sa.String(40), nullable=False, server_default=""),
 )
 
 schemas = sa.Table(

@@ -87,6 +87,12 @@ async def test_a_hit_has_its_reasons(person: httpx2.AsyncClient) -> None:
     assert re.search(r"Words count \d+ %, meaning \d+ %", read)
 
 
+async def test_a_mistyped_word_is_shown_with_what_was_searched_for(person: httpx2.AsyncClient) -> None:
+    """The reasons are those of other words than the phrase has, so the page says which."""
+    read = words_of(await page(person, q="list the comits")).replace("\u2060", "")
+    assert re.search(r"Searched for commits? \(not comits \)", read)
+
+
 async def test_the_page_shows_the_answer_that_an_agent_gets(house: House, person: httpx2.AsyncClient) -> None:
     answer = await house.gateway.search(["commits", "send a message"], viewer=LOCAL_USER)
     shown = html.unescape(await page(person, q="commits\r\nsend a message"))

@@ -3,27 +3,21 @@
 `maitred eval poison`: how well the poisoning scan separates malicious definitions from honest ones.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress
 from rich.text import Text
 
-from maitred.config.settings import Search, Settings
-from maitred.errors import ConfigError
+from maitred.config.settings import Settings
 from maitred.evaluation.categories import BANDS, PlacementAgreement, judge, read_labels
-from maitred.evaluation.labelled_queries import Split, read_queries, read_tools, set_name, take
-from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, SilenceShares, evaluate
 from maitred.model.access import Viewer
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     check_servers,
-    err,
     known_gateway,
     make_table,
     out,
@@ -32,6 +26,7 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
+from maitred.surfaces.cli.eval_search import percent, search, show_progress
 from maitred.surfaces.cli.eval_traps import traps
 from maitred.surfaces.cli.options import server_option
 from maitred.surfaces.cli.tables import PlainTable
@@ -139,8 +134,6 @@ if TYPE_CHECKING:  # they take a second to import, which `--help` need not wait 
     from maitred.evaluation.mediation import MediationEvaluation as OfMediation
     from maitred.evaluation.selfcheck import SelfCheck
 
-Mode = Literal["hybrid", "lexical", "dense"]
-
 eval_app = typer.Typer(
     help="Measure how well search finds, and how well tools are placed.",
     no_args_is_help=True,
@@ -151,45 +144,10 @@ eval_app = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    eval_app.command("search")(search)
     eval_app.command("poison")(poison)
     eval_app.command("traps")(traps)
     app.add_typer(eval_app, name="eval")
-
-
-@eval_app.command("search")
-def search_command(
-    tools: Annotated[Path, typer.Option(help="The tools, one JSON object a line.")],
-    queries: Annotated[Path, typer.Option(help="The queries with the ids of the tools that serve them.")],
-    k: Annotated[str, typer.Option(help="At which places recall is taken.")] = "1,3,5,10",
-    mode: Annotated[Mode, typer.Option(help="How to search.")] = "hybrid",
-    split: Annotated[Split, typer.Option(help="Which part of the queries to ask.")] = "all",
-    removed: Annotated[
-        int, typer.Option(min=0, help="Ask so many queries again without the tools that serve them.")
-    ] = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Measure search on labelled queries: what it finds, how fast, at what cost, and when it is silent."""
-    ks = _places(k)
-    known = read_tools(tools)
-    name = set_name(queries)
-    asked = take(read_queries(queries, {tool.id for tool in known}), split, name)
-    if not asked:
-        raise ConfigError(str(queries), [f"no query is in the part {split!r}"])
-
-    async def go() -> Evaluation:
-        with _progress("asking", len(asked) + removed) as advance:
-            return await evaluate(
-                known, asked, ks=ks, search=Search(mode=mode), removed=removed, step=advance
-            )
-
-    found = run(go)
-    if as_json:
-        print_json({"set": name, "split": split, "queries": len(asked), **asdict(found)})
-        return
-    counts = f"{count_of(len(asked), 'query')}, {count_of(found.tools, 'tool')}"
-    print_table(_evaluation_table(found, f"{name}, {split}: {counts}"))
-    if found.note:
-        out.print(Text(f"({found.note})"))
 
 
 @eval_app.command("self")
@@ -233,7 +191,7 @@ def categories_command(
     if found.tools:
         for table in _verdict_tables(found):
             print_table(table)
-    strictly, leniently = _percent(found.strict_share), _percent(found.lenient_share)
+    strictly, leniently = percent(found.strict_share), percent(found.lenient_share)
     out.print(
         f"{count_of(found.tools, 'labelled tool')}, {found.missing:,} more not there: {strictly} % right,"
         f" {leniently} % with alternatives"
@@ -264,7 +222,7 @@ def mediation_command(
     steps = 1 + (1 + len({tool.key.server for tool in others}) if others else 0)
 
     async def go() -> "OfMediation":
-        with _progress("mending", steps) as advance:
+        with show_progress("mending", steps) as advance:
             return await mediation.evaluate(poor, asked, others, embedder=bundled_embedder(), step=advance)
 
     found = run(go)
@@ -284,63 +242,11 @@ async def _check(settings: Settings, server: str, viewer: Viewer) -> "SelfCheck"
     async with known_gateway(settings) as gateway:
         check_servers(gateway.settings, [server] if server else [])  # those that are registered, too
         count = len([t for t in gateway.visible_tools(viewer) if not server or t.server == server])
-        with _progress("asking for each tool", count) as advance:
+        with show_progress("asking for each tool", count) as advance:
             return await check(gateway, viewer, server, advance)
 
 
-def _places(text: str) -> list[int]:
-    """The places of `--k`, in rising order."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= MAX_K for part in parts):
-        raise ConfigError("--k", [f"{text!r} must be numbers from 1 to {MAX_K} with commas between"])
-    return sorted({int(part) for part in parts})
-
-
-@contextmanager
-def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on standard error while a task runs; a file or a pipe gets none."""
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
-
-
 # --- tables -----------------------------------------------------------------------------------------------
-
-
-def _evaluation_table(found: Evaluation, title: str) -> PlainTable:
-    rows = [*_quality_rows(found.quality), *_silence_rows(found.silence, ""), *_cost_rows(found.cost)]
-    if found.removal:
-        gone = count_of(found.removal.tools_removed, "tool")
-        rows += _silence_rows(found.removal.silence, f", {gone} taken out")
-    how = f"mode {found.mode}" + (f", {found.embedder}" if found.embedder else "")
-    return make_table(f"{title}, {how}", ("measure", "value", "of"), rows)
-
-
-def _quality_rows(quality: Quality | None) -> list[tuple[str, str, str]]:
-    if quality is None:
-        return []
-    figures = {f"R@{k}": value for k, value in quality.recall.items()}
-    figures |= {"NDCG@10": quality.ndcg_at_10, "MRR": quality.mrr}
-    return [(name, _percent(value), count_of(quality.queries, "query")) for name, value in figures.items()]
-
-
-def _silence_rows(silence: SilenceShares, where: str) -> list[tuple[str, str, str]]:
-    rows = []
-    if silence.false_answers is not None:
-        of = f"{count_of(silence.nothing_relevant, 'query')} that nothing serves{where}"
-        rows.append(("false answers", _percent(silence.false_answers), of))
-    if silence.false_silence is not None:
-        of = f"{count_of(silence.something_relevant, 'query')} that a tool serves{where}"
-        rows.append(("false silence", _percent(silence.false_silence), of))
-    return rows
-
-
-def _cost_rows(cost: Cost) -> list[tuple[str, str, str]]:
-    how = "o200k" if cost.counted == "o200k" else "an upper estimate"
-    return [
-        ("milliseconds", f"{cost.p50_ms:.1f} / {cost.p95_ms:.1f}", "a search, p50 / p95"),
-        ("tokens", f"{cost.p50_tokens:.0f} / {cost.p95_tokens:.0f}", f"an answer of five, p50 / p95, {how}"),
-    ]
 
 
 def _check_tables(found: "SelfCheck") -> list[PlainTable]:
@@ -367,7 +273,7 @@ def _verdict_tables(found: PlacementAgreement) -> list[PlainTable]:
     categories = [
         (
             *(one.category, f"{one.labelled:,}", f"{one.placed:,}", f"{one.right:,}"),
-            *("" if share is None else _percent(share) for share in (one.precision, one.recall)),
+            *("" if share is None else percent(share) for share in (one.precision, one.recall)),
         )
         for one in found.categories
     ]
@@ -376,7 +282,7 @@ def _verdict_tables(found: PlacementAgreement) -> list[PlainTable]:
     bands = [
         (
             *(f"{band.start:.2f} to {end:.2f}", f"{band.tools:,}"),
-            *(_percent(right / band.tools) if band.tools else "" for right in (band.right, band.lenient)),
+            *(percent(right / band.tools) if band.tools else "" for right in (band.right, band.lenient)),
         )
         for band, end in zip(found.bands, ends, strict=True)
     ]
@@ -412,7 +318,7 @@ def _mended_cells(one: "BeforeAndAfter") -> tuple[str, ...]:
         (one.before.recall_at_5, one.after.recall_at_5),
         (one.before.ndcg_at_10, one.after.ndcg_at_10),
     )
-    figures = (f"{_percent(before)} > {_percent(after)}" for before, after in pairs)
+    figures = (f"{percent(before)} > {percent(after)}" for before, after in pairs)
     return f"{one.mended.kept:,}", f"{one.mended.taken_back:,}", *figures, f"{one.points:+.1f}"
 
 
@@ -436,8 +342,8 @@ def _passed(passes: bool) -> str:
 def _summary(found: "SelfCheck") -> Text:
     asked = f"{count_of(found.tools, 'tool')} asked for in {count_of(found.phrases, 'phrase')}"
     return Text(
-        f"{asked}: {_percent(found.at_first)} %"
-        f" at first, {_percent(found.among_five)} % among the first five; {len(found.hard):,} hard to find,"
+        f"{asked}: {percent(found.at_first)} %"
+        f" at first, {percent(found.among_five)} % among the first five; {len(found.hard):,} hard to find,"
         f" {count_of(len(found.confusable), 'pair')} easily confused"
     )
 
@@ -445,7 +351,3 @@ def _summary(found: "SelfCheck") -> Text:
 def _check_json(found: "SelfCheck") -> Mapping[str, Any]:
     hard = [asdict(tool) | {"found": tool.found} for tool in found.hard]
     return asdict(found) | {"hard": hard}
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"

@@ -131,6 +131,7 @@ def _plain(answer: SearchAnswer) -> dict[str, Any]:
             for result in answer.results
         ],
         "bands": dict(answer.bands),
+        "corrections": dict(answer.corrections),
         "note": answer.note,
         "withheld": {name: {"count": n, "reason": why} for name, (n, why) in answer.withheld.items()},
         "not_searched": dict(answer.unread),

@@ -143,6 +143,7 @@ TOOL: Final[Any] = {
 SEARCH: Final[Any] = {
     "band": "strong",
     "bands": {"add numbers": "strong"},
+    "corrections": {},
     "results": [
         {
             "name": "calculator__add",

@@ -251,6 +251,9 @@ class SearchResult(BaseModel):
 
     band: Band
     bands: dict[str, Band] = Field(description="How well the best result serves each phrase.")
+    corrections: dict[str, str] = Field(
+        description="Words that were searched for instead of mistyped ones, by those."
+    )
     results: list[FoundToolResponse]
     withheld: list[WithheldResponse]
     unread: dict[str, str] = Field(description="Servers whose tools are not known yet, and why.")

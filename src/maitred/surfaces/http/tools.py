@@ -104,6 +104,7 @@ def _found(answer: Any) -> dict[str, Any]:
     return {
         "band": answer.band,
         "bands": dict(answer.bands),
+        "corrections": dict(answer.corrections),
         "results": [
             {
                 "name": found.tool.name,
