@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from maitred.search.base import ToolDocument
 from maitred.search.spelling import Lexicon, Spellings
-from maitred.search.tokenize import index_terms, term_trigrams, written_words
+from maitred.search.tokenize import index_terms, term_trigrams
 
 _K1 = 1.2
 _WEIGHTS = (3.0, 1.5, 1.0, 0.7, 0.4)  # name, title, description, parameters, server
@@ -69,7 +69,7 @@ class LexicalIndex:
         for row, document in zip(rows, documents, strict=True):
             weights_here = word_weights(document)
             for text in field_texts(document):
-                self._written.add(written_words(text))
+                self._written.add(text)
             terms.extend(self._term(term) for term in weights_here)
             places.extend([row] * len(weights_here))
             weights.extend(weights_here.values())

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from maitred.search.static_embedder import WEIGHTS, read_vocabulary
-from maitred.search.tokenize import word_term
+from maitred.search.tokenize import identifiers, word_term, written_words
 
 _SHORTEST: Final = 4
 _LONGEST: Final = 24
@@ -25,6 +25,7 @@ _TWO_EDITS_FROM: Final = 6
 _USUAL_FROM: Final = 7
 """Letters of a word from which on it may be read as one that no tool has; shorter ones are often names."""
 _EDITS: Final = 2
+_KNOWN_TOKENS: Final = 50_000
 _MOST: Final = 12
 """Words of a phrase that are corrected, a bound on time."""
 _WORD: Final = re.compile(rf"(?<![^\W_])[^\W\d_]{{{_SHORTEST},}}(?![^\W_])")
@@ -84,13 +85,14 @@ def _nearest(word: str, lexicon: Lexicon, *, only_near: bool) -> str:
     Words within one edit come first: those of the catalog, then for a long word those that the embedder
     knows. `only_near` takes the first alone.
     """
-    edited = _edited(word)
-    if found := _commonest(lexicon.spellings.among(edited), lexicon):
+    usual = _vocabulary()[0]
+    near = _within_one(word, lexicon.spellings.terms, usual)
+    if found := _commonest(lexicon.spellings.those_of(near), lexicon):
         return found
     if only_near:
         return ""
-    if len(word) >= _USUAL_FROM and (usual := _vocabulary()[0].keys() & edited):
-        return min(usual, key=_vocabulary()[0].__getitem__)  # the vocabulary begins with the usual words
+    if len(word) >= _USUAL_FROM and (others := [other for other in near if other in usual]):
+        return min(others, key=usual.__getitem__)  # the vocabulary begins with the usual words
     return _commonest(lexicon.spellings.within_two(word), lexicon) if len(word) >= _TWO_EDITS_FROM else ""
 
 
@@ -101,16 +103,25 @@ def _commonest(words: Mapping[str, str], lexicon: Lexicon) -> str:
     return best if best and counts[words[best]] else ""
 
 
-def _edited(word: str) -> set[str]:
-    """Return the words of one edit: a letter left out, swapped with the next, replaced or added."""
+def _within_one(word: str, words: Mapping[str, object], more: Mapping[str, object]) -> set[str]:
+    """Return which of some words are one edit away.
+
+    An edit is a letter left out, swapped with the next, replaced or added.
+    """
     parts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
-    edited = {before + after[1:] for before, after in parts if after}
-    edited.update(before + after[1] + after[0] + after[2:] for before, after in parts if after[1:])
-    edited.update(
-        [before + letter + after[1:] for before, after in parts if after for letter in ascii_lowercase]
+    shorter = [before + after[1:] for before, after in parts if after]
+    swapped = [before + after[1] + after[0] + after[2:] for before, after in parts if after[1:]]
+    near = {other for other in shorter + swapped if other in words or other in more}
+    near.update(
+        [
+            other
+            for before, after in parts
+            for letter in ascii_lowercase
+            for other in (before + letter + after, before + letter + after[1:])
+            if other in words or other in more
+        ]
     )
-    edited.update([before + letter + after for before, after in parts for letter in ascii_lowercase])
-    return edited
+    return near
 
 
 # --- the embedder's vocabulary ----------------------------------------------------------------------------
@@ -148,27 +159,32 @@ class Spellings:
     """
 
     def __init__(self) -> None:
-        self._words: dict[str, str] = {}
+        self.terms: dict[str, str] = {}
         """The indexed term of each word."""
+        self._tokens: set[str] = set()
         self._list: list[str] = []
         self._signatures = array("Q")
         self._lengths = array("B")
         self._initials = array("B")
 
-    def add(self, words: Iterable[tuple[str, str]]) -> None:
-        """Add words with their terms."""
-        for word, term in words:
-            if word in self._words or not _SHORTEST <= len(word) <= _LONGEST or not _LETTERS.fullmatch(word):
+    def add(self, text: str) -> None:
+        """Add the words of a text."""
+        fresh = identifiers(text) - self._tokens
+        if len(self._tokens) > _KNOWN_TOKENS:
+            self._tokens.clear()
+        self._tokens |= fresh
+        for word, term in written_words(fresh):
+            if word in self.terms or not _SHORTEST <= len(word) <= _LONGEST or not _LETTERS.fullmatch(word):
                 continue
-            self._words[word] = term
+            self.terms[word] = term
             self._list.append(word)
             self._signatures.append(_signature(word))
             self._lengths.append(len(word))
             self._initials.append(ord(word[0]))
 
-    def among(self, words: AbstractSet[str]) -> Mapping[str, str]:
+    def those_of(self, words: AbstractSet[str]) -> Mapping[str, str]:
         """Return those of some words that the catalog has, with their terms."""
-        return {word: self._words[word] for word in self._words.keys() & words}
+        return {word: self.terms[word] for word in words if word in self.terms}
 
     def within_two(self, word: str) -> Mapping[str, str]:
         """Return the words within two edits of a word that begin as it does, with their terms."""
@@ -180,11 +196,12 @@ class Spellings:
         likely &= np.bitwise_count(signatures & ~signature) <= _EDITS
         likely &= np.abs(lengths - len(word)) <= _EDITS
         words = [self._list[at] for at in same[likely].tolist()]
-        return {other: self._words[other] for other in words if edit_distance(word, other, _EDITS) <= _EDITS}
+        return {other: self.terms[other] for other in words if edit_distance(word, other, _EDITS) <= _EDITS}
 
     def detach(self) -> None:
         """Share no table with the words that these are a shallow copy of."""
-        self._words, self._list = dict(self._words), list(self._list)
+        self.terms, self._list = dict(self.terms), list(self._list)
+        self._tokens = set(self._tokens)
         self._signatures, self._lengths = self._signatures[:], self._lengths[:]
         self._initials = self._initials[:]
 
@@ -202,8 +219,14 @@ def edit_distance(word: str, other: str, most: int) -> int:
 
     A distance over `most` is inexact. Optimal string alignment: no letter is edited twice.
     """
-    if word == other:
-        return 0
+    start = 0
+    while start < min(len(word), len(other)) and word[start] == other[start]:
+        start += 1
+    word, other = word[start:], other[start:]
+    while word and other and word[-1] == other[-1]:
+        word, other = word[:-1], other[:-1]
+    if not word or not other:
+        return len(word) or len(other)
     before: list[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(word, 1):

@@ -6,7 +6,7 @@ without spaces, each character is a word.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -58,9 +58,14 @@ def index_terms(text: str) -> list[str]:
     return terms
 
 
-def written_words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the words of a text as they are written, lower-case, each with its stemmed form."""
-    for token in set(_IDENTIFIER.findall(text)):
+def identifiers(text: str) -> set[str]:
+    """Return the words and identifiers of a text, each once, as they are written."""
+    return set(_IDENTIFIER.findall(text))
+
+
+def written_words(tokens: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the words of identifiers, lower-case, each with its stemmed form."""
+    for token in tokens:
         yield from zip(_pieces(token), _terms(token), strict=True)
 
 
