@@ -1,5 +1,8 @@
 """Mistyped words are read as words of the catalog, and the answer says so."""
 
+import random
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,3 +110,15 @@ def test_the_distance_is_the_least_number_of_edits(word: str, other: str) -> Non
     assert distance == edit_distance(other, word, 9)
     assert (distance == 0) == (word == other)
     assert abs(len(word) - len(other)) <= distance <= max(len(word), len(other))
+
+
+def test_a_server_with_many_words_alike_takes_no_time_of_others() -> None:
+    """Words of the same letters in another order; one phrase took a minute before there was a bound."""
+    letters, order = "qxjkvwbyfgqxjkvwbyfgqxj", random.Random(1)
+    words = {"z" + "".join(order.sample(letters, len(letters))) for _ in range(10_000)}
+    index = HybridIndex(mode="lexical")
+    index.update(snapshot_of([raw("mail", "send", description=" ".join(sorted(words)))]))
+    phrase = " ".join("z" + "".join(order.sample(letters, len(letters))) for _ in range(12))
+    start = time.process_time()
+    index.respell([f"{phrase} list pull requests issue create read file write send mail open"], OPEN)
+    assert time.process_time() - start < 3

@@ -26,6 +26,8 @@ _USUAL_FROM: Final = 7
 """Letters of a word from which on it may be read as one that no tool has; shorter ones are often names."""
 _EDITS: Final = 2
 _KNOWN_TOKENS: Final = 50_000
+_COMPARED: Final = 300
+"""Words that are compared letter by letter, a bound on time: a server may have any number of words alike."""
 _MOST: Final = 12
 """Words of a phrase that are corrected, a bound on time."""
 _WORD: Final = re.compile(rf"(?<![^\W_])[^\W\d_]{{{_SHORTEST},}}(?![^\W_])")
@@ -51,13 +53,13 @@ class Lexicon:
 
 def has_strange_words(text: str) -> bool:
     """Whether the embedder's vocabulary lacks a word of a text: only then is there something to correct."""
-    return any(not _is_in_vocabulary(word) for word in _words(text))
+    return any(not is_usual_word(word) for word in _words(text))
 
 
 def respell(text: str, lexicon: Lexicon) -> Respelling:
     """Replace the mistyped words of a text by the nearest words, of these by the commonest."""
     words = dict.fromkeys(_words(text))
-    strange = [word for word in words if not _is_in_vocabulary(word)]
+    strange = [word for word in words if not is_usual_word(word)]
     known = lexicon.counts(word_term(word) for word in strange)
     mistyped = [word for word in strange if not known[word_term(word)]]
     if len(words) > 1 and 2 * len(mistyped) > len(words):
@@ -127,7 +129,8 @@ def _within_one(word: str, words: Mapping[str, object], more: Mapping[str, objec
 # --- the embedder's vocabulary ----------------------------------------------------------------------------
 
 
-def _is_in_vocabulary(word: str) -> bool:
+def is_usual_word(word: str) -> bool:
+    """Whether the embedder knows a lower-case word of four letters or more, or a form of it, whole."""
     words, terms = _vocabulary()
     return word in words or word_term(word) in terms
 
@@ -195,7 +198,7 @@ class Spellings:
         likely = np.bitwise_count(signature & ~signatures) <= _EDITS
         likely &= np.bitwise_count(signatures & ~signature) <= _EDITS
         likely &= np.abs(lengths - len(word)) <= _EDITS
-        words = [self._list[at] for at in same[likely].tolist()]
+        words = [self._list[at] for at in same[likely][:_COMPARED].tolist()]
         return {other: self.terms[other] for other in words if edit_distance(word, other, _EDITS) <= _EDITS}
 
     def detach(self) -> None:
