@@ -16,6 +16,7 @@ from pathlib import Path
 
 import anyio
 from tests.support import corpus
+from tests.support.written_queries import KINDS, wanted_tools, written
 
 from bench.peers import Bm25
 from bench.replicas import tools_of
@@ -153,7 +154,19 @@ def labelled_sets() -> list[LabelledSet]:
             if query.relevant and (name not in LEARNED_FROM or is_held_back(name, query.id))
         ]
         sets.append(LabelledSet(name=name, tools=tools, queries=asked))
-    return sets
+    return [*sets, *_written_sets()]
+
+
+def _written_sets() -> list[LabelledSet]:
+    """The written queries of the servers that are held back, a set for each kind that has tools."""
+    tools = wanted_tools()
+    if tools is None:
+        return []
+    return [
+        LabelledSet(name=f"written {kind}", tools=tools, queries=written(kind, "held"))
+        for kind in KINDS
+        if kind != "none"
+    ]
 
 
 def _generated(stage: Stage) -> LabelledSet:
