@@ -143,10 +143,16 @@ class SearchAnswer:
         if has_results:
             rows.append("Next: call_tool(name, arguments).")
         elif self.has_servers:
-            rows.append("Try other words, one capability per phrase, or list_tools_meta to look around.")
+            words = "English words" if self._is_foreign else "other words"
+            rows.append(f"Try {words}, one capability per phrase, or list_tools_meta to look around.")
         else:
             rows.append(NO_SERVERS)
         return "\n".join(rows)
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether a phrase is in another language: as a whole read as English, or in letters of its own."""
+        return any(phrase in self.corrections or not phrase.isascii() for phrase in self.phrases)
 
     def _corrections_text(self) -> str:
         pairs = [f"{word!r} (not {typed!r})" for typed, word in self.corrections.items()]

@@ -175,15 +175,17 @@ class SearchEngine(anyio.AsyncContextManagerMixin):
                 vectors=await self._embedding.of(read.text),
                 corrections=read.corrections,
             )
-            for phrase, read in zip(phrases, await self._respelled(phrases, wanted), strict=True)
+            for phrase, read in zip(phrases, await self._read(phrases, wanted), strict=True)
         ]
 
-    async def _respelled(self, phrases: Sequence[str], wanted: Filter) -> "Sequence[Respelling]":
+    async def _read(self, phrases: Sequence[str], wanted: Filter) -> "Sequence[Respelling]":
+        """Return phrases as they are searched for: with kinds for values, in English, without mistakes."""
+        from maitred.search.foreign import may_be_foreign  # noqa: PLC0415  # as above
         from maitred.search.spelling import Respelling, has_strange_words  # noqa: PLC0415  # as above
 
         texts = [read_values(phrase) for phrase in phrases]
-        if any(map(has_strange_words, texts)):
-            return await anyio.to_thread.run_sync(self._index.respell, texts, wanted)
+        if any(has_strange_words(text) or may_be_foreign(text) for text in texts):
+            return await anyio.to_thread.run_sync(self._index.read, phrases, texts, wanted)
         return [Respelling(text=text) for text in texts]
 
     @property

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from maitred.model.tools import Tool, ToolKey
 from maitred.search.base import ToolDocument, Vectors, document
 from maitred.search.dense import EXACT_ROWS, VectorIndex
 from maitred.search.explain import RankingReader, ReadWord, folded_into
+from maitred.search.foreign import ForeignReading, read_foreign
 from maitred.search.fusion import Ranking, Seniority, fold, fuse, merge, only_vectors, put_copies_back, spread
 from maitred.search.lexical import LexicalIndex, LexicalScores
 from maitred.search.prior import usage_prior
@@ -28,6 +29,8 @@ from maitred.search.rows import Mask, Rows
 from maitred.search.spelling import Respelling, respell
 from maitred.search.tokenize import normalise_name, query_terms, query_words_by_term, stop_words
 
+_OWN_WORDS: Final = 0.5
+"""The share of a phrase that a tool must have for the phrase to be searched for in its own language."""
 _MAX_TERMS = 48
 _MORE = 15  # hits beyond the limit, from which tools of other servers may move up
 _ALL = 10_000  # hits, more than a ranking has
@@ -192,6 +195,27 @@ class HybridIndex:
         with self._lock:
             lexicon = self._lexical.lexicon(self._seen(wanted))
             return [respell(text, lexicon) for text in texts]
+
+    def read(self, phrases: Sequence[str], texts: Sequence[str], wanted: Filter) -> list[Respelling]:
+        """Return texts in English and without mistakes; one of another language is a correction as a whole.
+
+        `phrases` are the texts as they were typed.
+        """
+        readings = [
+            ForeignReading(text=text) if self._is_in_words_of_tools(text, wanted) else read_foreign(text)
+            for text in texts
+        ]
+        corrected = self.respell(["" if one.language else one.text for one in readings], wanted)
+        return [
+            Respelling(text=foreign.text, corrections={phrase: foreign.text}) if foreign.language else one
+            for phrase, foreign, one in zip(phrases, readings, corrected, strict=True)
+        ]
+
+    def _is_in_words_of_tools(self, text: str, wanted: Filter) -> bool:
+        """Whether a tool that the caller may see has the words of a text as they are, so far as they say much."""
+        with self._lock:
+            lexical = self._lexical.search(query_terms(text)[:_MAX_TERMS], self._rows.capacity)
+            return float(lexical.coverage[self._seen(wanted)].max(initial=0)) >= _OWN_WORDS
 
     def _seen(self, wanted: Filter) -> Mask:
         """The rows that a caller may see, without the other limits of a search."""
