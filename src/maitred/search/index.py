@@ -201,9 +201,10 @@ class HybridIndex:
 
         `phrases` are the texts as they were typed.
         """
+        readings = [read_foreign(text) for text in texts]
         readings = [
-            ForeignReading(text=text) if self._is_in_words_of_tools(text, wanted) else read_foreign(text)
-            for text in texts
+            ForeignReading(text=text) if one.language and self._is_in_words_of_tools(text, wanted) else one
+            for text, one in zip(texts, readings, strict=True)
         ]
         corrected = self.respell(["" if one.language else one.text for one in readings], wanted)
         return [
@@ -212,7 +213,7 @@ class HybridIndex:
         ]
 
     def _is_in_words_of_tools(self, text: str, wanted: Filter) -> bool:
-        """Whether a tool that the caller may see has the words of a text as they are, so far as they say much."""
+        """Whether a tool that the caller may see has most words of a text as they are."""
         with self._lock:
             lexical = self._lexical.search(query_terms(text)[:_MAX_TERMS], self._rows.capacity)
             return float(lexical.coverage[self._seen(wanted)].max(initial=0)) >= _OWN_WORDS
