@@ -141,6 +141,41 @@ def test_an_item_of_continue_is_put_behind_the_others(home: Path, look: Look) ->
     )
 
 
+@pytest.mark.parametrize(
+    "remarks", ["  # mine: all", "\n  # mine: all", "\n\n    # mine: all\n", " # a\n# b"]
+)
+def test_remarks_beside_and_below_the_key_of_continue_stay(home: Path, look: Look, remarks: str) -> None:
+    """Also when the last server leaves, and when an entry that a person pasted is taken out."""
+    text = f"name: mine\nmcpServers:{remarks}\n  - name: a\n    command: npx\nrules: []\n"
+    path = put(home / ".continue/config.yaml", text)
+
+    connect(look("continue"), "a")
+
+    assert list(look("continue").names) == ["maitred"]
+    assert all(line in path.read_text().splitlines() for line in remarks.split("\n")[1:])
+    write_disconnection(plan_disconnect(look("continue")))
+    assert path.read_text() == text
+
+    pasted = put(path, text.replace("name: a", "name: maitred").replace("npx", "/opt/maitred"))
+    write_disconnection(plan_disconnect(look("continue")))
+    assert pasted.read_text() == f"name: mine\nmcpServers: []{remarks}\nrules: []\n"
+
+
+@pytest.mark.parametrize("part", ["connection.ClientText", "connection.servers_in", "text_edit.yaml_text"])
+def test_what_is_not_known_of_a_file_is_a_fault_of_that_client(
+    home: Path, look: Look, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """A mistake of ours in one kind of file keeps no other client from being connected."""
+
+    def break_down(*_: object, **__: object) -> object:
+        raise LookupError(part)
+
+    monkeypatch.setattr(f"maitred.config.clients.{part}", break_down)
+    put(home / ".continue/config.yaml", YAML)
+
+    assert "layout is not known to maitred" in refused(look("continue"))
+
+
 @pytest.mark.parametrize("client", known_clients(), ids=lambda one: one.id)
 def test_a_new_file_is_made_for_its_owner_alone_and_taken_away_again(
     home: Path, look: Look, client: Any

@@ -132,8 +132,10 @@ def yaml_text(servers: Mapping[str, Any], client: KnownClient, chance: random.Ra
             for word, value in entry.items()
             if not (client.is_list and word == "name")
         ]
+    remark = chance.choice(["", "  # with: a colon"])
+    below = chance.choice([[], [f"{pad}# a line below"]])
     lines += (
-        [f"{client.key}:", *body]
+        [f"{client.key}:{remark}", *below, *body]
         if body
         else [chance.choice([f"{client.key}: {'[]' if client.is_list else '{}'}", f"{client.key}:"])]
     )

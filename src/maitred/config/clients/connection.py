@@ -17,15 +17,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from maitred.config.clients.discovery import ITSELF, ClientServer, servers_in
 from maitred.config.clients.entries import NAME
-from maitred.config.clients.files import UnusableError, UserMachine, as_list
+from maitred.config.clients.files import UnusableError, UserMachine, as_list, unknown_layout
 from maitred.config.clients.table import ClientFile, KnownClient
 from maitred.config.clients.text_edit import ClientText
 from maitred.config.file_rewrite import folder_lock, replace_content
 from maitred.config.paths import make_folder, state_folder
 from maitred.errors import ConfigError
 from maitred.model.tools import content_hash
+
+log = structlog.get_logger(__name__)
 
 _MOST_BYTES: Final = 64_000_000
 _MOST_COPIES: Final = 20
@@ -105,9 +109,12 @@ def look_at_file(at: UserMachine, client: KnownClient, file: ClientFile, path: P
     try:
         content = _read(path)
         text = ClientText(client, path, _text_of(content))
+        looked = servers_in(at, client, file, path)
     except UnusableError as error:
         return _with_fault(state, str(error))
-    looked = servers_in(at, client, file, path)
+    except Exception as error:  # one client must not keep the others away
+        log.info("the file of a client could not be read", client=client.id, exc_info=True)
+        return _with_fault(state, unknown_layout(error))
     direct = [one for one in looked.found if one.name in text.servers]
     return ClientState(
         client=client,

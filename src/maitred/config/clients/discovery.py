@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import structlog
+
 from maitred.config.clients.files import (
     ServerGroup,
     UnusableError,
@@ -22,6 +24,7 @@ from maitred.config.clients.files import (
     as_list,
     as_object,
     read_file,
+    unknown_layout,
 )
 from maitred.config.clients.table import CLIENT_IDS, ClientFile, KnownClient, find_client, known_clients
 from maitred.config.interpolate import ReferenceTranslation, escape
@@ -29,6 +32,8 @@ from maitred.config.load import entry_faults, server_kinds
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
 from maitred.model.transports import default_kind, named_kind
+
+log = structlog.get_logger(__name__)
 
 HARMLESS = re.compile(  # keys about the client's window and its own permissions
     "alwaysAllow|alwaysLoad|autoApprove|bundled|default_tools_approval_mode|disableToolCache|display_name|env_keys|deferTools|description|dev|gallery|name|remote|required|settings"
@@ -170,6 +175,10 @@ def _servers(at: UserMachine, source: _Source) -> Iterator[ClientServer | Proble
         groups = list(source.client.groups_of(source.file)(read_file(source.path)))
     except UnusableError as error:
         yield Problem(client=client, path=source.path, reason=str(error))
+        return
+    except Exception as error:  # one client must not hide the others
+        log.info("the file of a client could not be read", client=client, exc_info=True)
+        yield Problem(client=client, path=source.path, reason=unknown_layout(error))
         return
     for group in groups:
         for name, raw in group.servers.items():

@@ -46,6 +46,11 @@ class UnusableError(Exception):
     """A file, or a server in it, cannot be used; the text says why."""
 
 
+def unknown_layout(error: Exception) -> str:
+    """Why a file cannot be used in which maitred met something that it does not know."""
+    return f"its layout is not known to maitred ({type(error).__name__}); edit it by hand"
+
+
 def form_of(path: Path) -> Form:
     """The syntax of a file, by its name."""
     return FORMS.get(path.suffix.lower(), "JSON")

@@ -8,11 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from maitred.config.clients import toml_text, yaml_text
-from maitred.config.clients.files import Form, UnusableError, form_of, parse_content
+from maitred.config.clients.files import Form, UnusableError, form_of, parse_content, unknown_layout
 from maitred.config.clients.json_text import JsonText
 from maitred.config.clients.table import KnownClient
 from maitred.errors import ConfigError
+
+log = structlog.get_logger(__name__)
 
 Servers = Mapping[str, Any]
 
@@ -48,6 +52,13 @@ class ClientText:
                 text = self._with(text, name, entry)
         except ConfigError as error:
             raise UnusableError("; ".join(error.faults)) from error
+        except UnusableError:
+            raise
+        except Exception as error:  # one client must not keep the others away
+            log.info(
+                "the text of a client's file could not be changed", client=self._client.id, exc_info=True
+            )
+            raise UnusableError(unknown_layout(error)) from error
         self._verify(text, {**{k: v for k, v in self.servers.items() if k not in gone}, **put})
         return text
 

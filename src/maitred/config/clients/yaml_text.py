@@ -3,7 +3,6 @@
 The servers are a mapping (Goose) or a list of mappings with names (Continue).
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +52,7 @@ def without_server(text: str, key: str, name: str, *, is_list: bool) -> str:
     """The text without a server."""
     if not is_list:
         return Layout(_PATH, text, (key,)).without_entry(name)
-    node = _servers(text, key)
+    key_node, node = _pair(text, key)
     items = node.value
     index = next(number for number, item in enumerate(items) if _name(item) == name)
     item = items[index]
@@ -68,16 +67,19 @@ def without_server(text: str, key: str, name: str, *, is_list: bool) -> str:
         raise UnusableError("its layout does not allow this change alone; edit it by hand")
     if len(items) > 1:
         return text[:start] + text[end:]
-    colon = next(
-        mark for mark in re.finditer(":", text[:start]) if not text[mark.end() : start].strip(" \t\r\n")
-    )
-    return f"{text[: colon.end()]} []{text[colon.end() : start]}{text[end:]}"
+    behind = text.index(":", key_node.end_mark.index) + 1  # comments behind and below the key stay
+    return f"{text[:behind]} []{text[behind:start]}{text[end:]}"
 
 
 def _servers(text: str, key: str) -> Any:
+    return _pair(text, key)[1]
+
+
+def _pair(text: str, key: str) -> tuple[Any, Any]:
+    """The nodes of a key and of its value; `None` for both if the text has no such key."""
     root = YAML(typ="safe", pure=True).compose(text)
     pairs = root.value if isinstance(root, MappingNode) else []
-    return next((value for name, value in pairs if name.value == key), None)
+    return next(((name, value) for name, value in pairs if name.value == key), (None, None))
 
 
 def _name(item: Any) -> str:
