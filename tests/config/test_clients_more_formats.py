@@ -172,7 +172,21 @@ def test_of_two_clients_a_tool_is_hidden_if_both_hide_it(home: Path, look: Look)
         (".codeium/windsurf/mcp_config.json", ["b"]),
     ):
         put(home / place, {"mcpServers": {"x": {"command": "x", "disabledTools": names}}})
-    assert only(look()).hidden_tools == ("b",)
+    found = only(look())
+    assert found.hidden_tools == ("b",)
+    assert list(found.notes) == [
+        "switched off in windsurf, kiro, and so here: b",
+        "switched off in kiro, not in the others, and so on here: a",
+    ]
+
+
+def test_a_server_that_one_client_has_on_is_on_and_the_remark_says_so(home: Path, look: Look) -> None:
+    put(home / ".cursor/mcp.json", {"mcpServers": {"x": {"command": "x"}}})
+    for place in (".kiro/settings/mcp.json", ".codeium/windsurf/mcp_config.json"):
+        put(home / place, {"mcpServers": {"x": {"command": "x", "disabled": True}}})
+    found = only(look())
+    assert found.entry == {"command": "x"}
+    assert list(found.notes) == ["switched off in windsurf, kiro, not in the others, and so on here"]
 
 
 @pytest.mark.parametrize("tools", [["*"], ["read", "write"]])

@@ -191,6 +191,7 @@ def _servers(at: UserMachine, source: _Source) -> Iterator[ClientServer | Proble
 def _fold(servers: list[ClientServer]) -> tuple[ClientServer, ...]:
     """Join equal servers, and give every server a name of its own."""
     result: dict[str, ClientServer] = {}
+    members: dict[str, list[ClientServer]] = {}
     names_in_use: dict[str, list[str]] = {one.name: [] for one in servers}
     for one in servers:
         names = names_in_use[one.name]
@@ -205,6 +206,7 @@ def _fold(servers: list[ClientServer]) -> tuple[ClientServer, ...]:
                 is_shared=first.is_shared and one.is_shared,
                 hidden_tools=tuple(name for name in first.hidden_tools if name in one.hidden_tools),
             )
+            members[twin].append(one)
             continue
         name, notes = one.name, one.notes
         if names:
@@ -214,7 +216,32 @@ def _fold(servers: list[ClientServer]) -> tuple[ClientServer, ...]:
             notes = (f"renamed: {result[one.name].client} has another server {one.name!r}", *notes)
         names.append(name)
         result[name] = replace(one, name=name, notes=notes)
-    return tuple(result.values())
+        members[name] = [one]
+    return tuple(
+        replace(one, notes=(*one.notes, *_switched_off(members[name]))) for name, one in result.items()
+    )
+
+
+def _switched_off(members: Sequence[ClientServer]) -> Iterator[str]:
+    """What clients have switched off of one server; it is off here if it is off in all that have it."""
+    off = [one for one in members if not one.entry.get("enabled", True)]
+    if off:
+        here = "and so here" if len(off) == len(members) else "not in the others, and so on here"
+        yield f"switched off in {_clients_of(off)}, {here}"
+    hiding: dict[str, list[ClientServer]] = {}
+    for one in members:
+        for tool in one.hidden_tools:
+            hiding.setdefault(tool, []).append(one)
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for tool, by in hiding.items():
+        groups.setdefault((_clients_of(by), len(by) == len(members)), []).append(tool)
+    for (clients, is_off), tools in groups.items():
+        here = "and so here" if is_off else "not in the others, and so on here"
+        yield f"switched off in {clients}, {here}: {', '.join(tools)}"
+
+
+def _clients_of(servers: Sequence[ClientServer]) -> str:
+    return ", ".join(dict.fromkeys(one.client for one in servers))
 
 
 def _reach(one: ClientServer) -> dict[str, Any]:
@@ -267,8 +294,7 @@ class _Conversion:
         hidden = self._hidden_tools()
         switches = raw.pop("enabled", True) is False, raw.pop("disabled", False) is True
         if any(switches) or self._name in as_list(self._group.disabled):
-            entry["enabled"] = False
-            self._note(f"switched off in {self._client.id}, and so here")
+            entry["enabled"] = False  # `_fold` says so, since another client may have it on
         unused = [f"`{key}`" for key in raw if _says_something(raw[key]) and not HARMLESS.fullmatch(key)]
         if unused:
             self._note(f"not taken over: {', '.join(unused)}")
@@ -408,8 +434,6 @@ class _Conversion:
                     f"{self._client.id} uses only {', '.join(texts)} of its tools; here all are used,"
                     " but for those that `maitred tools --off` switches off"
                 )
-        if hidden:
-            self._note(f"switched off in {self._client.id}, and so here: {', '.join(hidden)}")
         return tuple(dict.fromkeys(hidden))
 
     def _tool_names(self, key: str) -> list[str]:
