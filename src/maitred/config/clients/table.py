@@ -116,7 +116,8 @@ class KnownClient:
 
     `id` is what a person types. `names` are those by which it introduces itself, folded. `stdio` makes an
     entry of a command, `http` one of an address; without it, `why_no_http` says why. `key` leads to the
-    servers, and `is_list` if they are a list with names. `then` is what to do after a change.
+    servers, and `is_list` if they are a list with names. `first` and `then` are what to do before and
+    after a change, `by_hand` is for a person who edits the file.
 
     For an import: `syntax` is how it writes variables, `limits` names our setting for each of its time limits
     and how many of its units make a second, `renames` our key for each of its own. `traits` are what it does
@@ -136,6 +137,8 @@ class KnownClient:
     form: Form = "JSON"
     head: Json = field(default_factory=dict)
     then: str
+    first: str = ""
+    by_hand: str = ""
     command: Callable[[Json], str] | None = None
     syntax: Syntax = "none"
     limits: Mapping[str, tuple[str, int]] = field(default_factory=dict)
@@ -220,6 +223,8 @@ class ClientEntry:
     head: Json = field(default_factory=dict)
     command: Sequence[str] = ()
     then: str
+    first: str = ""
+    by_hand: str = ""
     syntax: Syntax = "none"
     limits: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     least_limit: float = 0.001
@@ -245,6 +250,8 @@ class ClientEntry:
             form=self.form,
             head=self.head,
             then=self.then,
+            first=self.first,
+            by_hand=self.by_hand,
             command=_command(self.command) if self.command else None,
             syntax=self.syntax,
             limits={key: (name, units) for key, (name, units) in self.limits.items()},
