@@ -106,7 +106,7 @@ def test_a_client_that_cannot_be_written_leaves_the_configuration_alone(own: Pat
     done = cli(own, "connect", "cursor", "kiro", "--move", "--yes")
 
     assert done.returncode == 1
-    assert "is read-only" in done.stderr
+    assert "cannot be changed: is read-only" in done.stdout
     assert own.read_bytes() == before
     assert (home / ".cursor/mcp.json").read_text() == CURSOR
     assert "maitred" in (home / ".kiro/settings/mcp.json").read_text()

@@ -137,7 +137,7 @@ def test_what_was_removed_comes_back_by_its_name_alone(own: Path) -> None:
     found = {one["name"]: one["declined"] for one in read_json(cli(own, "import", "--json"))["found"]}
 
     assert "Nothing imported." in again
-    assert "removed or declined before: its name imports it" in again
+    assert "removed or declined before: `maitred import files` imports it" in again
     assert found == {"files": True, "hub": False, "notes": False}
     assert "files" not in load(own).servers
 
@@ -158,7 +158,9 @@ def test_what_was_removed_stays_out_under_another_name(own: Path, home: Path) ->
     servers = {"hub two": SERVERS["hub"], "hub": {"command": "another"}}
     (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
-    assert "Nothing imported." in fine(cli(own, "import", "--yes"))
+    said = fine(cli(own, "import", "--yes"))
+    assert "Nothing imported." in said
+    assert "as hub, which starts or reaches the same: `maitred import 'hub two'` imports it" in said
     assert "Imported hub two into" in fine(cli(own, "import", "hub two"))
 
 

@@ -30,7 +30,14 @@ class DeclinedServers:
 
     def covers(self, name: str, entry: Entry) -> bool:
         """Return whether a server is one of them, by its name or by what it reaches."""
-        return name in self.hashes or reach_hash(entry) in self.hashes.values()
+        return bool(self.name_of(name, entry))
+
+    def name_of(self, name: str, entry: Entry) -> str:
+        """Return the name under which a server was declined; empty if it was not."""
+        if name in self.hashes:
+            return name
+        reach = reach_hash(entry)
+        return next((declined for declined, digest in self.hashes.items() if digest == reach), "")
 
 
 def read_declined(source: Path) -> DeclinedServers:

@@ -169,6 +169,8 @@ def plan_connect(state: ClientState, entry: Mapping[str, Any], take_out: Sequenc
         out = [one for one in (*take_out, *state.own[1:]) if one in text.servers and one != name]
         put = {} if text.servers.get(name) == dict(entry) else {name: dict(entry)}
         after = _bytes_of(text.changed(put, out), state.content) if put or out else state.content
+        if after != state.content:
+            _check_writable(state.path)
     return ClientChange(
         client=state.client, path=state.path, before=state.content, after=after, added=list(put), removed=out
     )
@@ -182,6 +184,8 @@ def plan_disconnect(state: ClientState) -> ClientChange:
     """
     record = _read_record(state.path)
     current = _read_or_fault(state.path)
+    with _faults(state.path):
+        _check_writable(state.path)
     if record and record["after"] == _digest(current):
         original = _original(record)
         return ClientChange(
@@ -277,14 +281,23 @@ def _unchanged(change: ClientChange) -> Iterator[Path]:
             current = _read(path)
             if current != change.before:
                 raise ConfigError(str(path), [STALE])
-            if current is not None and not target.stat().st_mode & stat.S_IWUSR:
-                raise ConfigError(str(path), ["is read-only; make it writable, or leave it to its owner"])
+            _check_writable(target)
             yield target
     except UnusableError as error:
         raise ConfigError(str(path), [str(error)]) from error
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(str(path), [f"cannot be changed: {reason}; nothing was written"]) from error
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a file that its owner made read-only; one that is not there can be made.
+
+    Raises:
+        UnusableError: It is read-only.
+    """
+    if path.exists() and not path.stat().st_mode & stat.S_IWUSR:
+        raise UnusableError("is read-only; make it writable, or leave it to its owner")
 
 
 def _replace(change: ClientChange, target: Path) -> None:

@@ -87,8 +87,10 @@ def _configured(source: Path) -> dict[str, Mapping[str, Any]]:
     return {name: entry for name, entry in pairs if isinstance(entry, dict)}
 
 
-def take_over(source: Path, servers: Sequence[ClientServer]) -> None:
+def take_over(source: Path, servers: Sequence[ClientServer], *, command: str = "") -> None:
     """Add servers to the configuration, with the tools that their clients hide switched off.
+
+    What one `command` took over in several times is undone together; it is empty for one time alone.
 
     Raises:
         ConfigError: The configuration cannot be changed; it is then as it was.
@@ -103,6 +105,7 @@ def take_over(source: Path, servers: Sequence[ClientServer]) -> None:
         "before": None if before is None else base64.b64encode(before).decode("ascii"),
         "after": _digest(source),
         "servers": {one.name: reach_hash(one.entry) for one in servers},
+        "command": command,
     }
     _write_times(source, [*_read_times(source)[-_MOST_TIMES + 1 :], this_time])
 
@@ -113,12 +116,26 @@ def forget_declined(source: Path, servers: Sequence[ClientServer]) -> None:
 
 
 def undo_takeover(source: Path) -> Sequence[str]:
-    """Undo the last time that servers were taken over; returns the names that left the configuration.
+    """Undo the last command that took servers over; returns the names that left the configuration.
 
     The file is as before, byte for byte; if it has changed since, the servers that it still has leave it.
 
     Raises:
         ConfigError: There is nothing to undo, or the configuration cannot be changed.
+    """
+    times = _read_times(source)
+    command = times[-1]["command"] if times else ""
+    gone = list(undo_last_time(source))
+    while command and (times := _read_times(source)) and times[-1]["command"] == command:
+        gone = [*undo_last_time(source), *gone]
+    return gone
+
+
+def undo_last_time(source: Path) -> Sequence[str]:
+    """Undo the last time alone, as `undo_takeover` does; a command may have taken over more before.
+
+    Raises:
+        ConfigError: As for `undo_takeover`.
     """
     times = _read_times(source)
     if not times:
@@ -146,7 +163,8 @@ def _read_times(source: Path) -> Sequence[Mapping[str, Any]]:
     target = state_file(source, _SUFFIX)
     try:
         times: Sequence[Mapping[str, Any]] = json.loads(target.read_text(encoding="utf-8"))
-        return [{key: one[key] for key in ("before", "after", "servers")} for one in times]
+        keys = ("before", "after", "servers")
+        return [{**{key: one[key] for key in keys}, "command": one.get("command", "")} for one in times]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:

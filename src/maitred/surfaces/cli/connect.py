@@ -5,7 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
+from uuid import uuid4
 
 import typer
 from rich.text import Text
@@ -28,7 +29,7 @@ from maitred.config.clients.takeover import (
     forget_declined,
     plan_takeover,
     take_over,
-    undo_takeover,
+    undo_last_time,
 )
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_GRANT
@@ -37,6 +38,7 @@ from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     config_path,
+    err,
     fail,
     may_configure,
     out,
@@ -47,6 +49,7 @@ from maitred.surfaces.cli.console import (
 )
 from maitred.surfaces.cli.options import profile_option
 from maitred.surfaces.cli.session import command_line
+from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import count_of
 
 ClientArguments = Annotated[
@@ -57,6 +60,10 @@ ProjectOption = Annotated[
     bool, typer.Option("--project", help="The files of the project in this folder, not those of the user.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")]
+
+
+_NO_CLIENTS: Final = "No clients found. Name one to make its file, such as `maitred connect cursor`."
+_NONE_CONNECTED: Final = "No client has an entry of this gateway, so there is nothing to give back."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +113,12 @@ def connect(
     for state in states:
         others = [plan.takeover for plan in plans if plan.takeover and move]
         plans.append(_connect_plan(state, words, source, others, move=move))
-    _show(plans, words, as_json=as_json, move=move)
+    _show(plans, words, _NO_CLIENTS, as_json=as_json, move=move, yes=yes)
     if not source.exists() and not as_json:
         out.note(Text(f"{source} is not there yet: `maitred import`, `maitred add` or `--move` makes it."))
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
-    failed = [plan for plan in chosen if not _connect_one(plan, source, as_json=as_json)]
+    run_id = uuid4().hex  # `import --undo` takes back all that this command moves
+    failed = [plan for plan in chosen if not _connect_one(plan, source, run_id, as_json=as_json)]
     if failed or any(plan.fault for plan in plans if clients):
         raise typer.Exit(1)
 
@@ -131,7 +139,7 @@ def disconnect(
         if clients or file or one.own or one.is_remembered
     ]
     plans = [_disconnect_plan(state) for state in states]
-    _show(plans, (), as_json=as_json, move=False)
+    _show(plans, (), _NONE_CONNECTED, as_json=as_json, move=False, yes=yes)
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
     failed = [plan for plan in chosen if not _disconnect_one(plan, as_json=as_json)]
     if failed or any(plan.fault for plan in plans if clients):
@@ -183,13 +191,23 @@ def _disconnect_plan(state: ClientState) -> _Plan:
         return _Plan(state=state, fault="; ".join(error.faults))
 
 
-def _show(plans: Sequence[_Plan], words: Sequence[str], *, as_json: bool, move: bool) -> None:
-    """Print what there is and what would change: names of servers, and no value of theirs."""
+def _show(
+    plans: Sequence[_Plan], words: Sequence[str], nothing: str, *, as_json: bool, move: bool, yes: bool
+) -> None:
+    """Print what there is and what would change: names of servers, and no value of theirs.
+
+    If it is written without a question, `--quiet` leaves out all but what is wrong.
+    """
     if as_json:
         print_json({"clients": [_as_json(plan, move=move) for plan in plans]})
         return
+    if yes and VERBOSITY.quiet:
+        for plan in plans:
+            if plan.fault:
+                _fail(plan, f"cannot be changed: {plan.state.path}: {plan.fault}")
+        return
     if not plans:
-        out.note("No clients found. Name one to make its file, such as `maitred connect cursor`.")
+        out.note(nothing)
     for plan in plans:
         title = Text.assemble((plan.state.client.title, "bold"), f"  {plan.state.client.id}")
         out.print(title)
@@ -205,6 +223,8 @@ def _lines(plan: _Plan, words: Sequence[str], *, move: bool) -> list[str]:
         return [f"cannot be changed: {plan.fault}"]
     lines = [f"has {', '.join(plan.state.names)}"] if plan.state.names else []
     change, takeover = plan.change, plan.takeover
+    if not change.is_empty and plan.state.client.first:
+        lines.append(plan.state.client.first)
     if takeover is None:  # a disconnection
         lines.append(change.way)
         lines += [f"takes out {', '.join(change.removed)}"] if change.removed else []
@@ -255,16 +275,31 @@ def _chosen(plans: Sequence[_Plan], *, is_named: bool, yes: bool, as_json: bool)
         return []
     if is_named:
         return possible if typer.confirm("Write this?", default=False) else []
-    answer = typer.prompt("Which? (names of clients, `all`, or nothing)", default="", show_default=False)
-    wanted = answer.replace(",", " ").split()
-    if wanted == ["all"]:
-        return possible
-    for name in wanted:
-        find_client(name)
-    return [plan for plan in possible if plan.state.client.id in wanted]
+    wanted = _ask_for_clients()
+    return possible if wanted == ["all"] else [plan for plan in possible if plan.state.client.id in wanted]
 
 
-def _connect_one(plan: _Plan, source: Path, *, as_json: bool) -> bool:
+def _ask_for_clients() -> Sequence[str]:
+    """The names that a person types, or `all`; a mistyped name is asked for again."""
+    while True:
+        answer = typer.prompt("Which? (names of clients, `all`, or nothing)", default="", show_default=False)
+        wanted = answer.replace(",", " ").split()
+        if [word.lower() for word in wanted] in (["n"], ["no"], ["none"]):
+            return []
+        try:
+            for name in wanted if wanted != ["all"] else ():
+                find_client(name)
+        except ConfigError as error:
+            fail(error)
+            continue
+        return wanted
+
+
+def _fail(plan: _Plan, what: str) -> None:
+    err.print(Text.assemble(("error: ", "red"), f"{plan.state.client.title} {what}"))
+
+
+def _connect_one(plan: _Plan, source: Path, run_id: str, *, as_json: bool) -> bool:
     """Write one plan. If the file of the client cannot be written, the configuration is as before."""
     change = plan.change
     if change is None:
@@ -272,15 +307,15 @@ def _connect_one(plan: _Plan, source: Path, *, as_json: bool) -> bool:
     new = [one for one in plan.takeover.new if one.name in change.removed] if plan.takeover else []
     try:
         if new:
-            take_over(source, new)
+            take_over(source, new, command=run_id)
         try:
             copy = write_connection(change)
         except ConfigError:
             if new:
-                undo_takeover(source)
+                undo_last_time(source)
             raise
     except ConfigError as error:
-        fail(error)
+        _fail(plan, f"is not connected: {error.source}: {'; '.join(error.faults)}")
         return False
     if new:
         remember(lambda: forget_declined(source, new))
@@ -300,7 +335,7 @@ def _disconnect_one(plan: _Plan, *, as_json: bool) -> bool:
     try:
         write_disconnection(change)
     except ConfigError as error:
-        fail(error)
+        _fail(plan, f"is not disconnected: {error.source}: {'; '.join(error.faults)}")
         return False
     if not as_json:
         out.note(Text(f"Disconnected {plan.state.client.title}: {change.way}."))

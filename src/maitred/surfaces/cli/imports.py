@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     config_path,
+    err,
     fail,
     may_configure,
     out,
@@ -28,6 +30,7 @@ from maitred.surfaces.cli.console import (
 )
 from maitred.surfaces.cli.entry import entry_line
 from maitred.surfaces.cli.session import for_programs, reach
+from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import did_you_mean
 
 FileOption = Annotated[Path | None, typer.Option(help="Read this file alone, in the format of any client.")]
@@ -74,6 +77,8 @@ def import_servers(
     )
     if as_json:
         print_json(looked.to_json())
+    elif VERBOSITY.quiet and (yes or names):  # nothing is asked, so what there is is no answer
+        looked.show_faults()
     else:
         looked.show()
     chosen = _named_or_chosen(looked, names, path, yes=yes, asks=not as_json)
@@ -143,7 +148,11 @@ class _Looked:
         return [one for one in self.can_be_imported if not self._is_declined(one)]
 
     def _is_declined(self, one: ClientServer) -> bool:
-        return one.name not in self._known and self._declined.covers(one.name, one.entry)
+        return bool(self._declined_as(one))
+
+    def _declined_as(self, one: ClientServer) -> str:
+        """The name under which it was declined; empty if it was not."""
+        return "" if one.name in self._known else self._declined.name_of(one.name, one.entry)
 
     def named(self, names: Sequence[str]) -> list[ClientServer]:
         """The servers of these names, declined ones too.
@@ -180,10 +189,17 @@ class _Looked:
             what = f" ({visible(problem.name)})" if problem.name else ""
             out.print(Text(f"Skipped {problem.client}{what}: {problem.path}: {visible(problem.reason)}"))
 
+    def show_faults(self) -> None:
+        """Print the files that cannot be read."""
+        for problem in self.found.problems:
+            if not problem.name:
+                err.print(Text(f"Skipped {problem.client}: {problem.path}: {visible(problem.reason)}"))
+
     def _remarks(self, one: ClientServer) -> list[str]:
         remarks = ["name already configured"] if one.name in self._known else []
-        if self._is_declined(one):
-            remarks.append("removed or declined before: its name imports it")
+        if declined := self._declined_as(one):
+            also = "" if declined == one.name else f" as {declined}, which starts or reaches the same"
+            remarks.append(f"removed or declined before{also}: `maitred import {quote(one.name)}` imports it")
         if one.is_shared:
             remarks.append("from a project's file: `--yes` leaves it out, its name imports it")
         return [*remarks, *one.notes]

@@ -1,0 +1,145 @@
+"""What `connect`, `disconnect` and `import` say to a person, and what they leave unsaid.
+
+Source: docs/connect.md.
+"""
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.config.homes import put
+from tests.surfaces.cli.rig import Run, runner
+
+from maitred.config.clients.connection import ClientChange, write_connection
+from maitred.config.load import load
+from maitred.errors import ConfigError
+from maitred.surfaces.cli import connect
+
+PLACES = {
+    "cursor": ".cursor/mcp.json",
+    "gemini": ".gemini/settings.json",
+    "kiro": ".kiro/settings/mcp.json",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command line of a person whose three clients have a server each."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for client, place in PLACES.items():
+        put(tmp_path / place, {"mcpServers": {f"of-{client}": {"command": f"run-{client}"}}})
+    return runner(tmp_path, monkeypatch, capsys)
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> None:
+    """Let the command find a terminal, where a person types these lines."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("".join(f"{line}\n" for line in lines)))
+
+
+def servers(path: Path) -> list[str]:
+    return list(json.loads(path.read_text())["mcpServers"])
+
+
+def test_one_undo_takes_back_all_that_one_command_moved(run: Run, tmp_path: Path) -> None:
+    """And an import from before stays."""
+    run("import", "of-kiro").fine  # noqa: B018  # it ran
+    before = (tmp_path / "maitred.yaml").read_bytes()
+    run("connect", "--move", "--yes").fine  # noqa: B018
+    assert set(load(tmp_path / "maitred.yaml").servers) == {"of-cursor", "of-gemini", "of-kiro"}
+
+    assert "Took of-cursor, of-gemini out" in run("import", "--undo").fine
+    assert (tmp_path / "maitred.yaml").read_bytes() == before
+    assert "Took of-kiro out" in run("import", "--undo").fine
+
+
+def test_what_one_client_refuses_leaves_the_moves_of_the_others(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the client, and its servers are in its file alone."""
+
+    def write(change: ClientChange) -> Any:
+        if change.client.id == "gemini":
+            raise ConfigError(str(change.path), ["cannot be changed: the disk is full"])
+        return write_connection(change)
+
+    monkeypatch.setattr(connect, "write_connection", write)
+
+    done = run("connect", "--move", "--yes")
+
+    assert done.code == 1
+    assert "error: Gemini CLI is not connected" in done.err
+    assert "the disk is full" in done.err
+    assert set(load(tmp_path / "maitred.yaml").servers) == {"of-cursor", "of-kiro"}
+    assert servers(tmp_path / PLACES["gemini"]) == ["of-gemini"]
+    assert "Took of-cursor, of-kiro out" in run("import", "--undo").fine
+
+
+def test_a_read_only_file_is_named_before_anything_is_written(run: Run, tmp_path: Path) -> None:
+    """The others are connected."""
+    (tmp_path / PLACES["kiro"]).chmod(0o444)
+
+    said = run("connect").fine.partition("Kiro")[2]
+    done = run("connect", "--yes", "-q")
+
+    assert "cannot be changed: is read-only" in said
+    assert "adds maitred" not in said
+    assert "error: Kiro cannot be changed" in done.err
+    assert servers(tmp_path / PLACES["kiro"]) == ["of-kiro"]
+    assert "maitred" in servers(tmp_path / PLACES["cursor"])
+
+
+def test_nothing_to_give_back_is_said_as_it_is(run: Run) -> None:
+    """The clients are there, and none is connected."""
+    said = run("disconnect", "--yes").fine
+
+    assert "No client has an entry of this gateway" in said
+    assert "No clients found" not in said
+
+
+def test_hints_are_for_what_the_command_did(run: Run, tmp_path: Path) -> None:
+    """Advice for people who edit the file by hand is on the page Clients alone."""
+    (tmp_path / ".config/Claude").mkdir(parents=True)
+    (tmp_path / ".config/Code/User").mkdir(parents=True)
+
+    said = run("connect", "claude-desktop", "claude-code", "vscode", "--yes").fine
+
+    assert "Its own command is safer" not in said
+    assert "The key is `servers`" not in said
+    shown, _, done = said.partition("Connected Claude Desktop")
+    assert "Quit it first" in shown
+    assert "Quit it first" not in done
+    assert "Start it again, and look" in done
+
+
+def test_quiet_changes_print_nothing(run: Run, tmp_path: Path) -> None:
+    """`docs/cli.md`: answers and errors alone. What was done is no answer, nor is what there was to do."""
+    for words in (["import", "--yes"], ["import", "--yes"], ["connect", "--yes"], ["disconnect", "--yes"]):
+        done = run(*words, "-q")
+        assert (done.code, done.out, done.err) == (0, "", ""), words
+    assert set(load(tmp_path / "maitred.yaml").servers) == {"of-cursor", "of-gemini", "of-kiro"}
+    assert "adds maitred" in run("connect", "cursor", "-q").fine
+
+
+def test_a_mistyped_answer_is_asked_for_again_and_a_no_is_a_no(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Like the question of `import`."""
+    type_in(monkeypatch, ["curser", "cursor"])
+    done = run("connect")
+    assert "did you mean 'cursor'" in done.err
+    assert "Connected Cursor" in done.fine
+
+    type_in(monkeypatch, ["n"])
+    assert "Disconnected" not in run("disconnect").fine
+    assert "maitred" in servers(tmp_path / PLACES["cursor"])
