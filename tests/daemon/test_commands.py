@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -19,6 +20,7 @@ from structlog.testing import capture_logs
 from tests.interaction.harness import faulty
 from tests.support.waiting import eventually
 
+from maitred.backends.process import STARTED_AGAIN
 from maitred.config.load import load
 from maitred.errors import DaemonError
 from maitred.gateway import Gateway
@@ -464,6 +466,41 @@ async def test_what_a_server_writes_is_shown_and_followed_without_its_secrets(fo
     own = await folder.alone("logs")
     assert own.code == 0
     assert "No gateway in the background has written" in own.err
+
+
+async def test_no_line_is_lost_when_a_server_is_started_again(folder: Folder) -> None:
+    """What it wrote right before a restart is followed, and what it wrote before a crash is still there."""
+    async with running(folder) as there:
+        seat = address_of(folder.path).seats()[0]
+        words = ["logs", "--config", str(folder.path), "filed", "-f", "-n", "0"]
+        async with await anyio.connect_unix(seat.socket) as stream:
+            await stream.send(encode_line({"maitred": "command", "values": values()}))
+            await stream.receive()
+            await stream.send(encode_line({"maitred": "run", "words": words, "config": str(folder.path)}))
+            seen = ""
+            with anyio.fail_after(120):
+                for number in range(3):
+                    folder.names.write_text(f"m{number}")
+                    await folder.asked("refresh", "filed")
+                    folder.names.write_text(f"n{number}")
+                    await folder.asked("restart", "filed")
+                    while f"was used n{number}" not in seen:
+                        seen += (await stream.receive()).decode()
+        kept = [word for word in seen.replace('\\n"', " ").split() if word[0] in "mn" and word[1:].isdigit()]
+        assert list(dict.fromkeys(kept)) == ["m0", "n0", "m1", "n1", "m2", "n2"]
+
+        folder.names.write_text("before")
+        await folder.asked("refresh", "filed")
+        pid = there.gateway.watched_server("filed", LOCAL_USER).health.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: there.gateway.watched_server("filed", LOCAL_USER).health.pid != pid)
+        folder.names.write_text("after")
+        await folder.asked("refresh", "filed")
+        lines = (await folder.asked("logs", "filed")).out.splitlines()
+        at = max(number for number, line in enumerate(lines) if line == STARTED_AGAIN)
+        assert lines[at - 1].endswith("used before")
+        assert lines[-1].endswith("used after")
 
 
 async def test_following_ends_when_the_reader_of_its_output_does(folder: Folder) -> None:

@@ -415,8 +415,8 @@ class Backend(ABC):
         """
         ...
 
-    def last_output(self) -> Sequence[str]:
-        """The last lines of the server's standard error (at most 200), oldest first."""
+    def last_output(self, *, earlier: bool = False) -> Sequence[str]:
+        """The last lines of standard error (at most 200), oldest first; `earlier`: of all its processes."""
         return ()
 
     def why_not_callable(self, tool: str) -> str:
@@ -565,7 +565,7 @@ class ServerPool(Connections, Protocol):
         """The health of one server, if calls to it are refused now."""
         ...
 
-    def last_output(self, server: str) -> Sequence[str]:
+    def last_output(self, server: str, *, earlier: bool = False) -> Sequence[str]:
         """The last lines of a server's standard error; if it has several instances, each under a heading."""
         ...
 

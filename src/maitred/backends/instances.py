@@ -166,11 +166,11 @@ class Instances:
             pid=next((one.pid for one in every if one.pid), None),
         )
 
-    def output(self, server: str) -> Sequence[str]:
+    def output(self, server: str, *, earlier: bool = False) -> Sequence[str]:
         """The last lines of the standard error of each, under a heading."""
         lines = []
         for task in self.of(server):
-            written = task.backend.last_output() if task.backend else ()
+            written = task.backend.last_output(earlier=earlier) if task.backend else ()
             if written:
                 owner = Instance(sharer=task.sharer, health=task.health).owner
                 lines += [f"--- for {owner} ---", *written]

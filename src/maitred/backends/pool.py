@@ -20,6 +20,7 @@ import structlog
 from maitred.backends.base import BackendFactory, Connection, Listener, SupervisionEvent
 from maitred.backends.instances import Instances
 from maitred.backends.server_task import ServerTask
+from maitred.backends.written_output import continue_output
 from maitred.background import Background
 from maitred.config.settings import Supervision
 from maitred.errors import ServerUnavailableError
@@ -181,7 +182,9 @@ class BackendPool(anyio.AsyncContextManagerMixin):
             ServerUnavailableError: No such server may run.
         """
         present = self.owner(server)
-        self._owners[server] = ServerTask(self, present.spec, self._make, present.era, present)
+        self._owners[server] = next_one = ServerTask(self, present.spec, self._make, present.era, present)
+        if present.backend is not None:
+            continue_output(next_one.made_backend(), present.backend)
         ending = [present, *self._instances.take(server)]
         async with anyio.create_task_group() as tasks:
             for owner in ending:
@@ -331,13 +334,14 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         owner = self._owners.get(server)
         return owner.snapshot() if owner in self._failing and owner.refuses and not owner.key else None
 
-    def last_output(self, server: str) -> Sequence[str]:
-        """The last lines of a server's standard error."""
+    def last_output(self, server: str, *, earlier: bool = False) -> Sequence[str]:
+        """The last lines of a server's standard error; with `earlier` those of processes before, too."""
         if server in self._given_up:
             return self._given_up[server][1]
         owner = self._owners.get(server)
         backend = owner.backend if owner else None
-        return [*(backend.last_output() if backend else ()), *self._instances.output(server)]
+        own = backend.last_output(earlier=earlier) if backend else ()
+        return [*own, *self._instances.output(server, earlier=earlier)]
 
     def why_not_callable(self, server: str, tool: str) -> str:
         """Why a tool of a server cannot be called, if its backend knows that; may read a file."""

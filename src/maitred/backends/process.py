@@ -1,8 +1,8 @@
 """A server's process: in its own process group, read without blocking, ended with its descendants.
 
 This module moves bytes and knows no protocol. Standard output goes to a callback, and the last 200 lines
-of standard error are stored. If the process exceeds its rate of output, the gateway pauses reading, and
-the process waits.
+of standard error are stored, those of the processes before it among them. If the process exceeds its rate of
+output, the gateway pauses reading, and the process waits.
 To end it, the gateway closes standard input, then sends SIGTERM, then SIGKILL. The signals go to the
 whole process group and to the descendants that left it.
 """
@@ -31,6 +31,8 @@ from maitred.token_bucket import TokenBucket
 
 log = structlog.get_logger(__name__)
 
+STARTED_AGAIN = "--- started again ---"
+"""What separates the lines of a process from those of the one before it."""
 _KEPT_LINES = 200
 _KEPT_CHARACTERS = 2_000
 _ASK_S = 1.0
@@ -58,23 +60,36 @@ def environment(granted: Mapping[str, str], base: Mapping[str, str] = os.environ
 class Tail:
     """The last lines of a text stream that may be endless, undecodable, or without line ends.
 
-    They are returned without the credentials that are known at that time.
+    They are returned without the credentials that are known at that time. One tail may take the streams of
+    several processes, one after the other.
     """
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._partial = b""
+        self._since_begin = 0
+
+    def begin(self) -> None:
+        """A new process begins to write; the lines of those before it stay, up to a heading."""
+        self.feed(b"\n" if self._partial.strip() else b"")
+        self._partial = b""
+        if self._since_begin:
+            self._lines.append(STARTED_AGAIN)
+        self._since_begin = 0
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
         *lines, partial = (self._partial + data).split(b"\n")
         self._partial = partial[-_KEPT_CHARACTERS:]
         self._lines.extend(self._text(line) for line in lines[-_KEPT_LINES:])
+        self._since_begin += len(lines)
 
-    def lines(self) -> list[str]:
-        """The stored lines, oldest first, with the unfinished one."""
+    def lines(self, *, earlier: bool = False) -> list[str]:
+        """The stored lines, oldest first, with the unfinished one; with `earlier` of all processes."""
         rest = [self._text(self._partial)] if self._partial.strip() else []
-        kept = [*self._lines, *rest][-_KEPT_LINES:]
+        whole = list(self._lines)
+        own = whole if earlier else whole[max(0, len(whole) - self._since_begin) :]
+        kept = [*own, *rest][-_KEPT_LINES:]
         return redact("\n".join(kept)).split("\n") if kept else []
 
     @staticmethod
@@ -217,6 +232,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self.ending: Ending | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._exited = anyio.Event()
+        self._drained = anyio.Event()
         self._writable = anyio.Event()
         self._writable.set()
         self.pid = 0
@@ -243,6 +259,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if fd == 1:
             self._silent.set()
             asyncio.get_running_loop().call_later(_CODE_S, self._end)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # asyncio's signature
+        """The process is gone, and all that it wrote was read."""
+        self._drained.set()
 
     def process_exited(self) -> None:
         """The process is gone; descendants may still hold its pipes."""
@@ -311,6 +331,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 await self._wait(_TERMINATE_S, strays)
                 warden.signal_all(self.pid, strays, warden.KILL)
             await self._wait(_REAP_S)
+            with anyio.move_on_after(_CODE_S):  # its last lines may still be in the pipe
+                await self._drained.wait()
             transport.close()
 
     async def _settle(self) -> None:

@@ -1,12 +1,11 @@
 """A server that is a child process and speaks over its standard streams."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 
 from maitred.backends.base import (
-    Backend,
     Connection,
     ConnectOptions,
     Ending,
@@ -15,9 +14,10 @@ from maitred.backends.base import (
 )
 from maitred.backends.isolation.jail import ProgramJail
 from maitred.backends.launch import Launch
-from maitred.backends.process import ChildProcess, Tail, Warden, environment, start
+from maitred.backends.process import ChildProcess, Warden, environment, start
 from maitred.backends.references import resolve_aside
 from maitred.backends.session import open_session
+from maitred.backends.written_output import TailedBackend
 from maitred.config.interpolate import UnresolvedReferenceError, resolve_named
 from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
@@ -25,7 +25,7 @@ from maitred.jsonrpc import LineChannel
 from maitred.model.servers import ServerSpec
 
 
-class StdioBackend(Backend):
+class StdioBackend(TailedBackend):
     """Starts the program for each session, in a `jail` if there is one, and ends it with its descendants."""
 
     def __init__(
@@ -37,13 +37,13 @@ class StdioBackend(Backend):
         warden: Warden,
         jail: ProgramJail | None = None,
     ) -> None:
+        super().__init__()
         self.spec = spec
         self.cage = "jail" if jail is not None else ""
         self._resolve = resolve
         self._limits = limits
         self._warden = warden
         self._jail = jail
-        self._tail = Tail()
         self._child: ChildProcess | None = None
         self._ending: Ending | None = None
         self._misspoke = False
@@ -52,10 +52,6 @@ class StdioBackend(Backend):
     def pid(self) -> int | None:
         """The running process; for a program in a jail, the process outside that waits for it."""
         return self._child.pid if self._child else None
-
-    def last_output(self) -> Sequence[str]:
-        """The last lines of standard error, of the running process or of the last one."""
-        return self._tail.lines()
 
     def ending(self, reason: str) -> Ending:
         """How the process ended, if it ended before the session.
@@ -67,7 +63,8 @@ class StdioBackend(Backend):
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Start the program and open a session with it."""
-        self._ending, self._tail, self._misspoke = None, Tail(), False
+        self._ending, self._misspoke = None, False
+        self.tail.begin()
         self._warden.start()
         spec = self.spec
         texts = (spec.command, *spec.args, *spec.env.values(), spec.cwd)
@@ -114,6 +111,6 @@ class StdioBackend(Backend):
         self._channel = channel = LineChannel(write, max_message_bytes=self._limits.max_message_bytes)
         child = await start(
             launch,
-            lambda: ChildProcess(launch, on_stdout=channel.feed, on_end=channel.close, tail=self._tail),
+            lambda: ChildProcess(launch, on_stdout=channel.feed, on_end=channel.close, tail=self.tail),
         )
         return child

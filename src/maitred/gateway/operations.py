@@ -125,15 +125,16 @@ class Operations(
         """
         return self._paths.server(name, viewer, "watch")
 
-    def last_output(self, server: str, viewer: Viewer) -> Sequence[str]:
-        """The last lines that a server wrote to its standard error.
+    def last_output(self, server: str, viewer: Viewer, *, earlier: bool = False) -> Sequence[str]:
+        """The last lines that a server wrote to its standard error; `earlier`: also before it was restarted.
 
         Raises:
             NotAllowedError: The viewer may not watch it.
         """
         self._access.check(viewer, "watch", server=server)
         spec = self._context.settings.servers.get(server)
-        return () if spec and spec.withheld and not spec.suspended else self._pool.last_output(server)
+        withheld = spec is not None and spec.withheld and not spec.suspended
+        return () if withheld else self._pool.last_output(server, earlier=earlier)
 
     def unmatched_rules(self, viewer: Viewer) -> Mapping[str, Sequence[str]]:
         """Names in visibility rules that their server does not offer, by server.

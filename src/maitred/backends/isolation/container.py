@@ -16,15 +16,16 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from maitred.backends.base import Backend, ConnectError, Connection, ConnectOptions, Ending, Resolve
+from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
 from maitred.backends.isolation.container_spec import container_spec
 from maitred.backends.isolation.endings import MemoryWatch, container_ending, from_outside, memory_count
 from maitred.backends.isolation.engine_api import ContainerSpec, Engine, EngineError, EngineGoneError, Engines
 from maitred.backends.isolation.images import Images
 from maitred.backends.isolation.streams import Streams, attach_socket
 from maitred.backends.isolation.threads import in_thread
-from maitred.backends.process import Tail, Warden
+from maitred.backends.process import Warden
 from maitred.backends.session import open_session
+from maitred.backends.written_output import TailedBackend
 from maitred.background import Background
 from maitred.config.settings import Limits
 from maitred.jsonrpc import LineChannel
@@ -41,7 +42,7 @@ _LONGEST_NAME: Final = 40
 _PART: Final = 0.8
 
 
-class ContainerBackend(Backend):
+class ContainerBackend(TailedBackend):
     """Makes a container of the server's image for each session; `others` are the other servers that run."""
 
     cage = "container"
@@ -57,6 +58,7 @@ class ContainerBackend(Backend):
         images: Images,
         others: Callable[[], Collection[ServerSpec]] = tuple,
     ) -> None:
+        super().__init__()
         self.spec = spec
         self._cage = spec.cage or Cage()
         self._resolve = resolve
@@ -65,7 +67,6 @@ class ContainerBackend(Backend):
         self._engines = engines
         self._images = images
         self._others = others
-        self._tail = Tail()
         self._pid: int | None = None
         self._ending: Ending | None = None
         self._since = 0.0
@@ -76,9 +77,9 @@ class ContainerBackend(Backend):
         """The first process of the container, if the engine is on this machine."""
         return self._pid
 
-    def last_output(self) -> Sequence[str]:
+    def last_output(self, *, earlier: bool = False) -> Sequence[str]:
         """The last lines of standard error; if there are none, the progress of fetching the image."""
-        return self._tail.lines() or self._images.progress(self.spec.image)
+        return super().last_output(earlier=earlier) or self._images.progress(self.spec.image)
 
     def ending(self, reason: str) -> Ending:
         """Why the last session ended, as the engine reports it."""
@@ -87,14 +88,15 @@ class ContainerBackend(Backend):
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Make a container and open a session with the server in it."""
-        self._ending, self._tail = None, Tail()
+        self._ending = None
+        self.tail.begin()
         engine = await self._engines.engine()
         await self._clear(engine)
         self._warden.start()
         made = await self._container_spec(engine)
         name = f"maitred-{_plain(self.spec.name)}-{secrets.token_hex(6)}"
         self._warden.hold(engine.info.socket, name)
-        streams = Streams(on_stdout=self._heard, tail=self._tail, rate=self._cage.output)
+        streams = Streams(on_stdout=self._heard, tail=self.tail, rate=self._cage.output)
         self._channel = LineChannel(streams.write, max_message_bytes=self._limits.max_message_bytes)
         try:
             await self._run(engine, name, made, streams)
@@ -154,7 +156,7 @@ class ContainerBackend(Backend):
         told = Ending(kind="lost", reason=f"the engine at {engine.info.address} ended the connection to it")
         with anyio.move_on_after(_ENDING_S):
             told = await self._why(engine, name)
-        words = [line.strip() for line in self._tail.lines() if line.strip()]
+        words = [line.strip() for line in self.tail.lines() if line.strip()]
         reason = f"{told.reason}; its last words: {words[-1][:300]}" if words else told.reason
         self._ending = Ending(kind=told.kind, reason=reason)
         self._channel.close(reason)

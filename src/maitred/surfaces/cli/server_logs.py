@@ -70,7 +70,7 @@ def logs(
     async def go() -> None:
         async with gateway_of(settings) as gateway:
             gateway.watched_server(server, viewer)  # an unknown one is an error that names the nearest
-            written = list(gateway.last_output(server, viewer))
+            written = list(gateway.last_output(server, viewer, earlier=True))
             _print(written[len(written) - min(limit, len(written)) :], server, follow=follow, as_json=as_json)
             if not (written or follow or as_json):
                 err.print(Text(f"{visible(server)} has written nothing to standard error."))
@@ -112,7 +112,7 @@ async def _later(
     before, shown = _sections(written), ""
     while True:
         await anyio.sleep(_LOOK_S)
-        now = _sections(gateway.last_output(server, viewer))
+        now = _sections(gateway.last_output(server, viewer, earlier=True))
         for heading, lines in now.items():
             fresh = added_lines(before.get(heading, ()), lines)
             if fresh and heading != shown:

@@ -87,10 +87,10 @@ def _add_output(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(_OUTPUT, *_FAULTS),
     )
     async def server_output(request: Request, name: ServerName) -> Response:
-        """The last lines of its standard error, while it runs or after it ended."""
+        """The last lines of its standard error, those of its processes before it was started again, too."""
         server, viewer = unquote(name), viewer_of(request)
         gateway.watched_server(server, viewer)  # an unknown one is an error that names the nearest
-        lines = list(gateway.last_output(server, viewer))
+        lines = list(gateway.last_output(server, viewer, earlier=True))
         return _response({"server": server, "lines": lines})
 
 
