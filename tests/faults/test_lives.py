@@ -184,13 +184,26 @@ async def test_a_removed_server_is_stopped_and_a_changed_one_is_started_anew(tmp
 async def test_a_server_sees_only_the_environment_that_it_was_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PATH, HOME, the locale and what its configuration grants (issue "Foundation"), and our mark."""
+    """PATH, HOME, the locale, the ways into the network, what its configuration grants, and our mark."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    ways = {"SSL_CERT_FILE": "/etc/ca.pem", "NODE_EXTRA_CA_CERTS": "/etc/ca.pem", "no_proxy": "localhost"}
+    ways |= {
+        "SSL_CERT_DIR": "/etc/certs",
+        "REQUESTS_CA_BUNDLE": "/etc/ca.pem",
+        "https_proxy": "http://proxy:1",
+    }
+    for name, value in ways.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HTTP_PROXY", "http://ann:s3cret@proxy:1")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not for servers")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("OPERATOR_TOKEN", "granted")
     granted = {"TOKEN": "${OPERATOR_TOKEN}", "MODE": "${NOBODY_SET_THIS:-quiet}"}
     async with open_house(tmp_path, {"s": faulty("env", env=granted)}) as house:
         seen = json.loads(await house.text("s__show_env"))
+    assert {name: seen.pop(name, "") for name in ways} == ways
     assert seen.pop("TOKEN") == "granted"
     assert seen.pop("MODE") == "quiet"
     assert (seen.pop("PATH"), seen.pop("HOME")) == (os.environ["PATH"], os.environ["HOME"])

@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -58,3 +59,27 @@ def without_needs(wheel: Path, folder: Path) -> Path:
                 data = b"".join(line for line, skipped in zip(lines, is_need, strict=True) if not skipped)
             new.writestr(item, data)
     return lean
+
+
+def stand_alone(name: str, folder: Path) -> Path:
+    """The wheel of an installed package which finds what it needs below `/packages`, not on an index."""
+    source = distribution(name)
+    own = name.replace("-", "_")
+    info = f"{own}-{source.version}.dist-info"
+    scripts = "".join(f"{one.name} = {one.value}\n" for one in source.entry_points)
+    contents = {
+        str(file): Path(str(source.locate_file(file))).read_bytes()
+        for file in source.files or ()
+        if file.parts[0] == own and file.suffix != ".pyc"
+    } | {
+        "needs.pth": b"/packages\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {source.version}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[console_scripts]\n{scripts}".encode(),
+    }
+    record = "".join(f"{file},,\n" for file in [*contents, f"{info}/RECORD"])
+    wheel = folder / f"{own}-{source.version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for file, data in {**contents, f"{info}/RECORD": record.encode()}.items():
+            archive.writestr(file, data)
+    return wheel

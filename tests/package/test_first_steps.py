@@ -2,13 +2,12 @@
 
 import json
 import re
-import shutil
 import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
-from tests.package.distributions import ROOT, Distributions
+from tests.package.distributions import ROOT, Distributions, stand_alone
 from tests.package.test_installers import offline
 from tests.support.image import shared_libraries
 from tests.support.podman import IMAGE, Podman
@@ -17,6 +16,8 @@ pytestmark = pytest.mark.xdist_group("podman")
 PAGE = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
 NEWCOMER = Path(__file__).with_name("newcomer.py")
 HOME = "/home/ann"
+SHELL = ["/bin/sh", "/usr/bin/dirname", "/usr/bin/realpath"]
+"""By these the programs that uv installs find their interpreter."""
 
 
 def block(language: str) -> str:
@@ -64,13 +65,19 @@ def test_a_new_user_comes_from_the_wheel_to_the_first_call(
         "client": ".cursor/mcp.json",
         "call": {"name": name, "arguments": json.loads(arguments)},
     }
-    uv = str(shutil.which("uv", path=str(Path(sys.executable).parent)))
+    programs = Path(sys.executable).parent
+    server = stand_alone("mcp-server-time", tmp_path)
+    (tmp_path / "uv.toml").write_text('no-index = true\nfind-links = ["/given"]\n', encoding="utf-8")
     [arrays] = Path(site, "numpy", "_core").glob("_multiarray_umath.*.so")
     mounts = {
-        **{str(library): f"/{at}" for at, library in shared_libraries([str(arrays)]).items()},
+        **{str(library): f"/{at}" for at, library in shared_libraries([str(arrays), *SHELL]).items()},
+        **{program: program for program in SHELL},
         str(packages): "/packages",
         site: site,
-        uv: "/usr/local/bin/uv",
+        str(programs / "uv"): "/usr/local/bin/uv",
+        str(programs / "uvx"): "/usr/local/bin/uvx",
+        str(server): f"/given/{server.name}",
+        str(tmp_path / "uv.toml"): "/etc/uv/uv.toml",  # a server sees no variables of uv
         str(built.wheel): wheel,
         str(tmp_path / "overrides.txt"): "/given/overrides.txt",
         str(NEWCOMER): "/given/newcomer.py",

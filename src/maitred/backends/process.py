@@ -27,6 +27,7 @@ from maitred.backends.base import ConnectError, Ending
 from maitred.backends.launch import Launch, find_program
 from maitred.backends.orphans import NO_CATALOG, Claim, ClaimRegistry, Kind, new_mark
 from maitred.config.redaction import redact
+from maitred.model.servers import CERTIFICATES
 from maitred.token_bucket import TokenBucket
 
 log = structlog.get_logger(__name__)
@@ -40,7 +41,7 @@ _TERMINATE_S = 1.0
 _REAP_S = 2.0
 _CODE_S = 0.3
 _WARDEN_S = 12.0
-_INHERITED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE"})
+_INHERITED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", *CERTIFICATES})
 _INHERITED_ON_WINDOWS = frozenset(
     {
         *("APPDATA", "COMSPEC", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE"),
@@ -48,13 +49,22 @@ _INHERITED_ON_WINDOWS = frozenset(
     }
 )
 """Variables without which programs do not start there, or do not find the folders of their user."""
+_PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 
 
 def environment(granted: Mapping[str, str], base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a server's process: PATH, HOME, the locale, and what its configuration grants."""
+    """The environment of a server's process, with what its configuration grants.
+
+    Beside that it has PATH, HOME, the locale, and how the network is reached from this machine: the files of
+    certificates and the proxies, but for a proxy whose address has a password.
+    """
     names = _INHERITED | _INHERITED_ON_WINDOWS if sys.platform == "win32" else _INHERITED
-    inherited = {k: v for k, v in base.items() if k in names or k.startswith("LC_")}
+    inherited = {k: v for k, v in base.items() if k in names or k.startswith("LC_") or _is_open_proxy(k, v)}
     return inherited | dict(granted)
+
+
+def _is_open_proxy(name: str, value: str) -> bool:
+    return name.lower() in _PROXIES and "@" not in value
 
 
 class Tail:

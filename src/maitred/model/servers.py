@@ -18,6 +18,9 @@ EraChoice = Literal["auto", "handshake", "stateless"]
 StartChoice = Literal["on_demand", "always"]
 Share = Literal["all", "project", "client", "principal"]
 ShareChoice = Literal["auto", "all", "project", "client", "principal"]
+CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+"""Variables that name the certificates to trust; every server that is a program gets them."""
+
 _NOT_RUN: Final = frozenset(
     [
         "cache_s", "visibility", "result_tools", "overrides", "allowed_origins",

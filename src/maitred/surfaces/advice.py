@@ -27,7 +27,9 @@ _PROGRAMS: Final = {
 _MEMORY: Final = "raise `memory` in its manifest, and register it again"
 _MODULE: Final = "the server's Python package is not installed for the interpreter in `command`"
 _SUSPENDED: Final = "see `maitred explain NAME`; `maitred resume NAME` ends it"
-_EXIT: Final = "its last output is shown above; run its command by hand to see more"
+_EXIT: Final = "run its command by hand to see more; if it works there, `env` lacks a variable of your shell"
+_SILENT: Final = f"it wrote nothing; {_EXIT}"
+_SPOKEN: Final = f"its last output is shown above; {_EXIT}"
 _OTHERWISE: Final = "see `maitred docs troubleshooting`"
 
 
@@ -41,8 +43,6 @@ def advice(status: ServerStatus, lines: Sequence[str]) -> str:
         return _ADVICE[health.fault]
     if any("ModuleNotFoundError" in line for line in lines):  # a program has no code for it
         return _MODULE
-    if ended == "memory":
-        return _MEMORY
-    if status.spec.suspended or health.state is State.SUSPENDED:
+    if ended != "memory" and (status.spec.suspended or health.state is State.SUSPENDED):
         return _SUSPENDED
-    return _EXIT if ended == "exit" else _OTHERWISE
+    return {"memory": _MEMORY, "exit": _SPOKEN if lines else _SILENT}.get(ended, _OTHERWISE)

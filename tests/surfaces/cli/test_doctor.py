@@ -30,6 +30,7 @@ def test_each_server_gets_the_advice_for_its_own_fault(
         "unset": {"command": sys.executable, "env": {"A": "${NO_SUCH_VARIABLE}"}},
         "slow": sleeper,
         "liar": {"command": sys.executable, "args": ["-c", liar]},
+        "silent": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]},
         "module": {"command": sys.executable, "args": ["-m", "no_such_module.of_maitred"]},
     }
     write(tmp_path, {"maitred.yaml": json.dumps({"servers": servers, "catalog": {"path": "catalog.db"}})})
@@ -43,7 +44,10 @@ def test_each_server_gets_the_advice_for_its_own_fault(
         "unknown": "install the program, or give its full path in `command`",
         "unset": "set the variable where maitred is started, for instance in your client's env",
         "slow": "raise `start_timeout_s` of the server if it is slow the first time",
-        "liar": "its last output is shown above; run its command by hand to see more",
+        "liar": "its last output is shown above; run its command by hand to see more; if it works there,"
+        " `env` lacks a variable of your shell",
+        "silent": "it wrote nothing; run its command by hand to see more; if it works there,"
+        " `env` lacks a variable of your shell",
         "module": "the server's Python package is not installed for the interpreter in `command`",
     }
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from maitred.config.settings import Settings
 from maitred.model.access import ClientStart
-from maitred.model.servers import ServerSpec
+from maitred.model.servers import CERTIFICATES, ServerSpec
 from maitred.model.transports import reach_of
 from maitred.surfaces.daemon.handshake import HERE, PLACE
 
@@ -31,8 +31,7 @@ _ALWAYS: Final = frozenset(
         "MAITRED_AUDIT_KEY",
         "DOCKER_HOST",
         "CONTAINER_HOST",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
+        *CERTIFICATES,
     ]
 )
 _STARTS: Final = ("LC_", "OPENAI_", "ANTHROPIC_")
