@@ -75,6 +75,7 @@ def test_a_user_who_gives_up_finds_the_changes_beside_the_file(
     [copy] = left(tmp_path)
     assert done.code == (1 if typed else 2)
     assert f"your changes are in {copy}" in done.err
+    assert ": 1 fault\n" in done.err
     assert copy.read_text() == "servers: {a: {comand: x}}"
     assert (tmp_path / "maitred.yaml").read_text() == RIGHT
 
@@ -95,7 +96,10 @@ def test_nothing_is_written_where_nothing_changed_or_the_editor_failed(
     write(tmp_path, {"steps": f"{RIGHT}|exit 3"})
 
     assert "Nothing was changed." in run("edit").fine
-    assert "ended with code 3" in run("edit").refused
+    said = run("edit").refused
+    assert "ended with code 3" in said
+    assert "your changes" not in said
+    assert left(tmp_path) == []
     monkeypatch.setenv("VISUAL", "no-such-editor")
     assert "set VISUAL or EDITOR" in run("edit").refused
     assert (tmp_path / "maitred.yaml").read_text() == RIGHT

@@ -87,8 +87,9 @@ def _edited(copy: Path, path: Path) -> bytes | None:
     Raises:
         ConfigError: It has faults, and there is no terminal to ask at, or the editor cannot be run.
     """
+    before = copy.read_bytes()
     while True:
-        _run_editor(copy)
+        _run_editor(copy, before)
         content = copy.read_bytes()
         try:
             parse(path, content.decode("utf-8"))
@@ -98,15 +99,14 @@ def _edited(copy: Path, path: Path) -> bytes | None:
             fault = error
         else:
             return content
-        if not sys.stdin.isatty():
-            raise ConfigError(str(path), [*fault.faults, f"the file is unchanged; {_kept(copy)}"])
         fail(fault)
-        if not typer.confirm("Edit it again?", default=True, err=True):
+        asks = sys.stdin.isatty()
+        if not asks or not typer.confirm("Edit it again?", default=True, err=True):
             err.print(Text(f"The file is unchanged; {_kept(copy)}."))
-            raise typer.Exit(1)
+            raise typer.Exit(1 if asks else 2)
 
 
-def _run_editor(copy: Path) -> None:
+def _run_editor(copy: Path, before: bytes) -> None:
     words = next((shlex.split(os.environ[name]) for name in _EDITORS if os.environ.get(name)), [_DEFAULT])
     try:
         code = subprocess.run([*words, str(copy)], check=False).returncode  # the user's own editor
@@ -114,10 +114,13 @@ def _run_editor(copy: Path) -> None:
         copy.unlink()
         fault = f"the editor {words[0]!r} cannot be run: {error.strerror}; set VISUAL or EDITOR"
         raise ConfigError("edit", [fault]) from None
-    if code:
-        raise ConfigError(
-            "edit", [f"the editor ended with code {code}; the file is unchanged; {_kept(copy)}"]
-        )
+    if not code:
+        return
+    kept = f"; {_kept(copy)}"
+    if copy.read_bytes() == before:  # as after `:cq` in vi
+        copy.unlink()
+        kept = ", and nothing was changed"
+    raise ConfigError("edit", [f"the editor ended with code {code}; the file is unchanged{kept}"])
 
 
 def _kept(copy: Path) -> str:
