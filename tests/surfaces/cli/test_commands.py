@@ -189,11 +189,17 @@ def test_config_path_says_which_file_is_used_and_on_demand_why(run: Run, tmp_pat
 
 
 def test_config_check_names_each_fault_and_starts_nothing(run: Run, tmp_path: Path) -> None:
-    """With its line; exit code 2."""
+    """With its line, for programs too; exit code 1, since it ran and found something wrong."""
     assert "fine, 0 servers" in run("config", "check").fine
+    assert json.loads(run("config", "check", "--json").fine)["faults"] == []
 
     write(tmp_path, {"maitred.yaml": "servers:\n  a: {comand: x}\n"})
-    assert "line 2" in run("config", "check").refused
+    done, for_programs = run("config", "check"), run("config", "check", "--json")
+    assert (done.code, for_programs.code) == (1, 1)
+    assert "line 2" in done.err
+    [fault] = json.loads(for_programs.out)["faults"]
+    assert "line 2" in fault
+    assert for_programs.err == ""
 
 
 @pytest.mark.parametrize(

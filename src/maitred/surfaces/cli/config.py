@@ -6,7 +6,16 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from maitred.surfaces.cli.console import ConfigOption, JsonOption, config_path, out, print_json, settings_of
+from maitred.errors import ConfigError
+from maitred.surfaces.cli.console import (
+    ConfigOption,
+    JsonOption,
+    config_path,
+    fail,
+    out,
+    print_json,
+    settings_of,
+)
 from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import count_of
 
@@ -34,10 +43,17 @@ def show_path(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 @config_app.command()
 def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Read the configuration, and name each fault with its line. Exits with 2 for a fault."""
-    settings = settings_of(config)
+    """Read the configuration, and name each fault with its line. Exits with 1 for a fault."""
+    try:
+        settings = settings_of(config)
+    except ConfigError as error:
+        if as_json:
+            print_json({"path": str(config_path(config)), "servers": [], "faults": list(error.faults)})
+        else:
+            fail(error)
+        raise typer.Exit(1) from None
     if as_json:
-        print_json({"path": str(settings.source), "servers": list(settings.servers)})
+        print_json({"path": str(settings.source), "servers": list(settings.servers), "faults": []})
         return
     out.print(Text(f"{settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
 
