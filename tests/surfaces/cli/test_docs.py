@@ -30,9 +30,11 @@ def test_without_a_name_it_lists_all_pages_with_their_titles(run: Run) -> None:
 
 
 def test_every_page_is_plain_text_of_eighty_columns(run: Run) -> None:
-    """But for code, which is to be copied. No markup of links is left, nor does any control a terminal."""
+    """But for code, which is to be copied. Nothing is cut; no markup of links is left, and no control codes."""
     for page in PAGES:
-        lines = run("docs", page).fine.splitlines()
+        said = run("docs", page).fine
+        lines = said.splitlines()
+        assert said.count("…") == (DOCS / f"{page}.md").read_text(encoding="utf-8").count("…"), page
         prose = [line for line in lines if not line.startswith("    ")]
         assert max(map(len, prose)) <= 80, page
         assert not any("](" in line for line in prose), page

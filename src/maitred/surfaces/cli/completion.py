@@ -55,6 +55,25 @@ def complete_commands(incomplete: str) -> list[str]:
     return _beginning(COMMANDS, incomplete)
 
 
+def complete_clients(incomplete: str) -> list[str]:
+    """Names of MCP clients."""
+    from maitred.config.clients.table import CLIENT_IDS  # noqa: PLC0415  # as above
+
+    return _beginning(CLIENT_IDS, incomplete)
+
+
+def complete_pages(incomplete: str) -> list[str]:
+    """Names of pages of the documentation."""
+    from maitred.surfaces.cli.docs import pages  # noqa: PLC0415  # as above
+
+    return _beginning(sorted(pages()), incomplete)
+
+
+def complete_transports(incomplete: str) -> list[str]:
+    """How clients reach the gateway; that of the gateway in the background is not for people."""
+    return _beginning(("stdio", "http"), incomplete)
+
+
 def complete_servers(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of servers."""
     return _names(ctx, incomplete, lambda settings: settings.servers)

@@ -34,6 +34,7 @@ from maitred.config.clients.takeover import (
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_GRANT
 from maitred.model.profiles import narrow_to_profile
+from maitred.surfaces.cli.completion import complete_clients
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -53,7 +54,10 @@ from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import count_of
 
 ClientArguments = Annotated[
-    list[str] | None, typer.Argument(help=f"One of {', '.join(CLIENT_IDS)}.", metavar="CLIENT")
+    list[str] | None,
+    typer.Argument(
+        help=f"One of {', '.join(CLIENT_IDS)}.", metavar="CLIENT", autocompletion=complete_clients
+    ),
 ]
 FileOption = Annotated[Path | None, typer.Option(help="Another file of the one client that is named.")]
 ProjectOption = Annotated[

@@ -11,11 +11,13 @@ from typing import Annotated, Final
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement
+from rich.table import Table
 from rich.text import Text
 
 import maitred
 from maitred.errors import ConfigError
+from maitred.surfaces.cli.completion import complete_pages
 from maitred.surfaces.cli.console import JsonOption, out, print_json
 from maitred.wording import did_you_mean, quote_input
 
@@ -36,26 +38,29 @@ def register(app: typer.Typer) -> None:
 
 
 def docs(
-    page: Annotated[str, typer.Argument(help="Its name, such as `serve` or `troubleshooting`.")] = "",
+    page: Annotated[
+        str,
+        typer.Argument(help="Its name, such as `serve` or `troubleshooting`.", autocompletion=complete_pages),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Print a page of the documentation, or without a name the list of all pages."""
-    pages = _pages()
+    every = pages()
     if not page:
-        _list(pages, as_json=as_json)
+        _list(every, as_json=as_json)
         return
     name = page.lower().removeprefix("docs/").removesuffix(".md")
-    if name not in pages:
-        hint = did_you_mean(name, pages, otherwise="`maitred docs` lists all pages")
+    if name not in every:
+        hint = did_you_mean(name, every, otherwise="`maitred docs` lists all pages")
         raise ConfigError("docs", [f"there is no page {quote_input(page)}; {hint}"])
-    text = pages[name].read_text(encoding="utf-8")
+    text = every[name].read_text(encoding="utf-8")
     if as_json:
-        print_json({"page": name, "title": _title(text), "path": str(pages[name]), "markdown": text})
+        print_json({"page": name, "title": _title(text), "path": str(every[name]), "markdown": text})
     else:
         _print(text)
 
 
-def _pages() -> dict[str, Path]:
+def pages() -> dict[str, Path]:
     """The pages by their names: those of the package, or of the checkout that the program runs from.
 
     Raises:
@@ -73,8 +78,8 @@ def _pages() -> dict[str, Path]:
     raise ConfigError("docs", [f"no pages are installed below {package}; install maitred again"])
 
 
-def _list(pages: dict[str, Path], *, as_json: bool) -> None:
-    titles = {name: _title(path.read_text(encoding="utf-8")) for name, path in sorted(pages.items())}
+def _list(every: dict[str, Path], *, as_json: bool) -> None:
+    titles = {name: _title(path.read_text(encoding="utf-8")) for name, path in sorted(every.items())}
     if as_json:
         print_json({"pages": [{"page": name, "title": title} for name, title in titles.items()]})
         return
@@ -147,5 +152,22 @@ class _Block(CodeBlock):
         yield Text(text, no_wrap=True, overflow="ignore")
 
 
+class _WholeTable(TableElement):
+    """A table whose cells are never cut: a word that is wider than its column goes on below."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                for column in table.columns:
+                    column.overflow = "fold"
+            yield table
+
+
 class _Page(Markdown):
-    elements = {**Markdown.elements, "heading_open": _PlainHeading, "fence": _Block, "code_block": _Block}  # noqa: RUF012  # as in the base class
+    elements = {
+        **Markdown.elements,
+        "heading_open": _PlainHeading,
+        "fence": _Block,
+        "code_block": _Block,
+        "table_open": _WholeTable,
+    }  # as in the base class

@@ -16,7 +16,7 @@ from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.advice import advice
 from maitred.surfaces.cli.client_view import show_client
-from maitred.surfaces.cli.completion import complete_servers
+from maitred.surfaces.cli.completion import complete_clients, complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -41,7 +41,11 @@ _NO_WAY_ADVICE: Final = "add such a server, as `chrome: {transport: browser}`, o
 
 
 ClientOption = Annotated[
-    str, typer.Option(help="Say what this client sees and gets; ask only servers that are not known yet.")
+    str,
+    typer.Option(
+        help="Say what this client sees and gets; ask only servers that are not known yet.",
+        autocompletion=complete_clients,
+    ),
 ]
 RequireOption = Annotated[
     list[str] | None,

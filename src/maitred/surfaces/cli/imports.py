@@ -16,6 +16,7 @@ from maitred.config.clients.takeover import forget_declined, take_over, undo_tak
 from maitred.config.declined_servers import DeclinedServers, decline, read_declined
 from maitred.config.load import load
 from maitred.errors import ConfigError
+from maitred.surfaces.cli.completion import complete_clients
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -49,7 +50,10 @@ def import_servers(
     config: ConfigOption = None,
     client: Annotated[
         list[str] | None,
-        typer.Option(help=f"Only from this client; repeatable. One of {', '.join(CLIENT_IDS)}."),
+        typer.Option(
+            help=f"Only from this client; repeatable. One of {', '.join(CLIENT_IDS)}.",
+            autocompletion=complete_clients,
+        ),
     ] = None,
     names: Annotated[list[str] | None, typer.Argument(help="Import just these, without asking.")] = None,
     yes: Annotated[

@@ -23,6 +23,7 @@ from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.profiles import narrow_to_profile
+from maitred.surfaces.cli.completion import complete_transports
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
 from maitred.surfaces.cli.options import profile_option
 from maitred.surfaces.daemon.background import BackgroundStart, beginning
@@ -51,7 +52,14 @@ def serve(
     context: typer.Context,
     config: ConfigOption = None,
     transport: Annotated[
-        Transport, typer.Option("--transport", "-t", help="How clients reach the gateway.")
+        Transport,
+        typer.Option(
+            "--transport",
+            "-t",
+            metavar="stdio|http",
+            help="How clients reach the gateway.",
+            autocompletion=complete_transports,
+        ),
     ] = "stdio",
     host: Annotated[str | None, typer.Option(help="Address to listen on (http).")] = None,
     port: Annotated[

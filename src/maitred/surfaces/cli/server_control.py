@@ -8,6 +8,7 @@ from rich.text import Text
 
 from maitred.config.settings import Settings
 from maitred.model.access import Viewer
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -39,7 +40,10 @@ def register(app: typer.Typer) -> None:
 
 
 def restart(
-    servers: Annotated[list[str], typer.Argument(metavar="SERVER...", help="Servers to start again.")],
+    servers: Annotated[
+        list[str],
+        typer.Argument(metavar="SERVER...", help="Servers to start again.", autocompletion=complete_servers),
+    ],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,7 +65,12 @@ def restart(
 
 def refresh(
     servers: Annotated[
-        list[str] | None, typer.Argument(metavar="[SERVER]...", help="Servers to list again; none means all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVER]...",
+            help="Servers to list again; none means all.",
+            autocompletion=complete_servers,
+        ),
     ] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,

@@ -16,6 +16,7 @@ from maitred.config.redaction import redact
 from maitred.config.settings import Settings
 from maitred.errors import DaemonError
 from maitred.model.access import Viewer
+from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -50,7 +51,12 @@ def register(app: typer.Typer) -> None:
 
 def logs(
     server: Annotated[
-        str, typer.Argument(metavar="[SERVER]", help="The server; without one, the gateway itself.")
+        str,
+        typer.Argument(
+            metavar="[SERVER]",
+            help="The server; without one, the gateway itself.",
+            autocompletion=complete_servers,
+        ),
     ] = "",
     config: ConfigOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written later.")] = False,
