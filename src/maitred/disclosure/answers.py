@@ -122,6 +122,22 @@ class SearchAnswer:
     @property
     def text(self) -> str:
         """Lines to call from, then what is missing and why, then the next step."""
+        return "\n".join([*self._rows(), self._next_step()])
+
+    @property
+    def text_of_results(self) -> str:
+        """The same without the next step."""
+        return "\n".join(self._rows())
+
+    def _next_step(self) -> str:
+        if self.is_relevant:
+            return "Next: call_tool(name, arguments)."
+        if self.has_servers:
+            words = "English words" if self._is_foreign else "other words"
+            return f"Try {words}, one capability per phrase, or list_tools_meta to look around."
+        return NO_SERVERS
+
+    def _rows(self) -> list[str]:
         has_results, packed = self.is_relevant, self._packed
         rows = list(packed.items)
         if packed.left:
@@ -140,14 +156,7 @@ class SearchAnswer:
             rows.append(f"({self._corrections_text()})")
         if self.note:
             rows.append(f"({self.note})")
-        if has_results:
-            rows.append("Next: call_tool(name, arguments).")
-        elif self.has_servers:
-            words = "English words" if self._is_foreign else "other words"
-            rows.append(f"Try {words}, one capability per phrase, or list_tools_meta to look around.")
-        else:
-            rows.append(NO_SERVERS)
-        return "\n".join(rows)
+        return rows
 
     @property
     def _is_foreign(self) -> bool:
@@ -235,7 +244,13 @@ class ServerStatus:
     def remark(self) -> str:
         """What the operator should know about the server; empty if all is well."""
         parts = parts_withheld(self.withheld_parts)
-        return self.withheld or "; ".join(filter(None, (self.error or self.health.error, parts)))
+        old = "its tools are those from before its definition changed" if self.has_old_tools else ""
+        return self.withheld or "; ".join(filter(None, (self.error or self.health.error, old, parts)))
+
+    @property
+    def has_old_tools(self) -> bool:
+        """Whether its tools are known from another definition of it alone: it has not answered since."""
+        return bool(self.tools and self.error and not self.facts.era)
 
     def to_entry(self) -> dict[str, Any]:
         """Return the entry in the list of all servers, within its share of tokens, for programs and agents.

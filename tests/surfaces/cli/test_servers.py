@@ -48,6 +48,38 @@ def test_a_server_that_does_not_work_stays_and_says_why(run: Run, tmp_path: Path
     assert server(tmp_path, "quitter").command == entry["command"]
 
 
+def test_hints_are_commands_that_a_shell_takes(run: Run) -> None:
+    """Whatever the name; a server that said nothing is not said to have an output."""
+    done = run("add", "my clock", "--", sys.executable, "-c", "raise SystemExit(3)")
+
+    assert "`maitred doctor 'my clock'` tries it again, `maitred remove 'my clock'` takes it out." in done.err
+    assert "advice: it wrote nothing; " in done.err
+    assert "`maitred doctor 'b c'` tries it." in run("add", "b c", "--no-try", "--", "x").fine
+
+
+def test_a_fault_of_the_command_line_is_not_one_of_the_file(run: Run, tmp_path: Path) -> None:
+    """Nothing was written, so no line of the file can have it."""
+    said = run("add", "bad", "--url", "ftp://example.com").refused
+
+    assert "the server 'bad': 1 fault" in said
+    assert "line" not in said
+    assert (tmp_path / "maitred.yaml").read_text() == "servers: {}\n"
+
+
+def test_another_server_of_a_name_has_no_tools_of_the_one_before(run: Run) -> None:
+    """Though it never answered. One that only changed its definition keeps them, and that is said."""
+    entry = faulty("count")
+    run("add", "a", "--", entry["command"], *entry["args"]).fine  # noqa: B018  # it fails if the command does
+    assert run("add", "a", "--replace", "--", "no-such-program").code == 1
+    changed = run("list").fine
+    run("remove", "a").fine  # noqa: B018
+    assert run("add", "a", "--", "no-such-program").code == 1
+
+    assert "1 server, 3 tools" in changed
+    assert "its tools are those from before its definition changed" in changed
+    assert "1 server, 0 tools" in run("list").fine
+
+
 def test_programs_get_what_came_of_the_try(run: Run) -> None:
     """As JSON, with the same exit codes."""
     done = run("add", "gone", "--json", "--", "no-such-program-of-maitred")

@@ -1,8 +1,10 @@
 """`maitred add`, `add-json`, `remove` and `list`: the servers behind the gateway."""
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,8 +15,9 @@ from maitred.config.clients.discovery import is_sse_address
 from maitred.config.clients.json_entry import read_json_entry
 from maitred.config.declined_servers import accept, decline
 from maitred.config.edit import add_server, remove_server
+from maitred.config.load import entry_faults
 from maitred.disclosure.answers import NO_SERVERS
-from maitred.errors import ConfigError
+from maitred.errors import ConfigError, MaitredError
 from maitred.model.transports import TRANSPORTS
 from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
@@ -22,6 +25,7 @@ from maitred.surfaces.cli.console import (
     JsonOption,
     config_path,
     err,
+    gateway_of,
     known_gateway,
     make_table,
     may_configure,
@@ -31,6 +35,7 @@ from maitred.surfaces.cli.console import (
     print_table,
     remember,
     run,
+    settings_of,
     visible,
 )
 from maitred.surfaces.cli.registry_add import (
@@ -136,10 +141,13 @@ def _add(
 ) -> None:
     """Write the entry, and then try it. It stays in the file in either case."""
     path = config_path(config)
+    if faults := entry_faults(name, entry):  # before the file is read, which has no line of it
+        own = f"servers.{name}."
+        raise ConfigError(f"the server {name!r}", [fault.removeprefix(own) for fault in faults])
     add_server(path, name, entry, replace=replace)
     remember(lambda: accept(path, {name: entry}))
     if not as_json:
-        later = "" if tries else f" `maitred doctor {name}` tries it."
+        later = "" if tries else f" `maitred doctor {quote(name)}` tries it."
         sse = " It speaks the older SSE, by its address." if entry.get("transport") == "sse" else ""
         out.note(Text(f"Added {name!r} to {path}.{sse}{later}"))
     trial = try_server(config, name) if tries else None
@@ -155,7 +163,7 @@ def _check_words(name: str, command: Sequence[str]) -> None:
     """Refuse a whole command line as one word, which no program can have as its name."""
     first, more = next(iter(command), ""), command[1:]
     if first and not more and " " in first and not Path(first).expanduser().exists():
-        hint = f"write its words apart: `maitred add {name} -- {first}`"
+        hint = f"write its words apart: `maitred add {quote(name)} -- {first}`"
         raise ConfigError("COMMAND", [f"{quote_input(first)} is not a program; {hint}"])
 
 
@@ -181,10 +189,23 @@ def remove(
     path = config_path(config)
     entry = remove_server(path, name)
     remember(lambda: decline(path, {name: entry}))
+    with contextlib.suppress(MaitredError):  # else the next gateway forgets its tools
+        _forget_tools(config)
     if as_json:
         print_json({"name": name, "path": str(path)})
         return
     out.note(Text(f"Removed {name!r} from {path}. `maitred import` leaves it out, unless you name it."))
+
+
+def _forget_tools(config: Path | None) -> None:
+    """Have the catalog forget what is not configured any more: another server may get the name."""
+    settings = settings_of(config)
+
+    async def go() -> None:
+        async with gateway_of(settings, discovers=False):
+            pass  # it forgets them when it is opened
+
+    run(go)
 
 
 def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> None:

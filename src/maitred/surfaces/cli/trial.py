@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from rich.text import Text
@@ -76,7 +77,7 @@ async def _try(settings: Settings, name: str, viewer: Viewer) -> Trial:
 
 def show_trial(trial: Trial) -> None:
     """Print what came of it; a server that does not work stays in the configuration."""
-    name = visible(trial.name)
+    word = visible(quote(trial.name))
     if not trial.error:
         what = f"{count_of(trial.tools, 'tool')}, {count_of(trial.tokens, 'token')}"
         out.note(Text.assemble(("It works", "green"), f": {what}. `maitred search` finds them."))
@@ -85,6 +86,6 @@ def show_trial(trial: Trial) -> None:
         for line in trial.last_output:
             err.print(Text(f"    | {visible(line)}"))
         err.print(Text(f"    advice: {trial.advice}"))
-        err.print(Text(f"`maitred doctor {name}` tries it again, `maitred remove {name}` takes it out."))
+        err.print(Text(f"`maitred doctor {word}` tries it again, `maitred remove {word}` takes it out."))
     for note in trial.notes:
         out.note(Text(f"    note: {visible(note)}"))
