@@ -25,7 +25,7 @@ from maitred.config.load import load
 from maitred.errors import DaemonError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
-from maitred.surfaces.cli import logs
+from maitred.surfaces.cli import logs, server_logs
 from maitred.surfaces.cli.app import main
 from maitred.surfaces.cli.hosting import CommandHost
 from maitred.surfaces.cli.server_logs import added_lines
@@ -309,6 +309,11 @@ async def test_a_command_of_another_configuration_folder_or_environment_runs_by_
         asked = await folder.asked("-v", "list", config=str(other))
         assert (asked.code, asked.err.count("\n")) == (None, 1)
         assert f"no gateway serves {other}" in asked.err
+        for words in (("restart", "filed"), ("logs", "filed")):
+            folder.environ["NODE_EXTRA_CA_CERTS"] = "/elsewhere.pem"
+            said = (await folder.alone(*words)).err
+            assert "from here: its environment has other values of NODE_EXTRA_CA_CERTS." in said
+        del folder.environ["NODE_EXTRA_CA_CERTS"]
         folder.environ["LC_ALL"] = "C.UTF-8"
         folder.environ["HTTPS_PROXY"] = "http://elsewhere"
         asked = await folder.asked("-v", "list")
@@ -466,6 +471,15 @@ async def test_what_a_server_writes_is_shown_and_followed_without_its_secrets(fo
     own = await folder.alone("logs")
     assert own.code == 0
     assert "No gateway in the background has written" in own.err
+
+    async def nothing_more(_: Path) -> AsyncIterator[str]:
+        for line in ():
+            yield line
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_logs, "_appended", nothing_more)
+        followed = await folder.alone("logs", "-f")
+    assert followed.err == "No gateway runs in the background now: the lines of the next one follow.\n"
 
 
 async def test_no_line_is_lost_when_a_server_is_started_again(folder: Folder) -> None:

@@ -1,5 +1,6 @@
 """`maitred restart` and `refresh`: start servers again, and list them again."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ from maitred.surfaces.cli.console import (
     visible,
 )
 from maitred.surfaces.cli.hosted_command import hosted_command
+from maitred.surfaces.daemon.command_client import why_not_run
 from maitred.surfaces.daemon.control import gateways
 from maitred.wording import count_of
 
@@ -98,8 +100,8 @@ def refuse_without_gateway(config: ConfigOption, then: str) -> None:
         said = f"No gateway serves {path.absolute()} now, so none of its servers runs, and {then}. "
         said += "A client starts one; `maitred serve --transport http` does, too."
     else:
-        said = f"The gateway of process {running[0].pid} does not take this command from here; "
-        said += "`maitred -v` before the command says why."
+        why = why_not_run(path, os.environ) or "`maitred -v` before the command says why"
+        said = f"The gateway of process {running[0].pid} does not take this command from here: {why}."
     err.print(Text(said))
     raise typer.Exit(1)
 
@@ -119,9 +121,11 @@ def _show(found: "Sequence[ServerRefresh]", done: str, not_done: str, *, as_json
         print_json({"servers": [one.to_json() for one in found]})
     else:
         for one in found:
-            out.print(Text(f"{visible(one.server)}: {_line(one, done, not_done)}"))
+            (out.print if one.error else out.note)(
+                Text(f"{visible(one.server)}: {_line(one, done, not_done)}")
+            )
             for note in one.notes:
-                out.print(Text(f"    {visible(note)}", style="yellow"))
+                out.note(Text(f"    {visible(note)}", style="yellow"))
     if any(one.error for one in found):
         raise typer.Exit(1)
 

@@ -154,7 +154,8 @@ def added_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:
 
 def _show_own(settings: Settings, most: int, *, follow: bool, as_json: bool) -> None:
     try:
-        path = log_path(address_of(own_path(settings.source)))
+        address = address_of(own_path(settings.source))
+        path, lives = log_path(address), any(one.is_daemon and one.lives() for one in address.seats())
     except OSError as error:
         raise DaemonError(f"the log cannot be looked for: {error}") from error
     written = [*_lines_of(path.with_name(f"{path.name}.1")), *_lines_of(path)]
@@ -162,6 +163,10 @@ def _show_own(settings: Settings, most: int, *, follow: bool, as_json: bool) -> 
         err.print(Text(f"No gateway in the background has written a line into {path}."))
         return
     _print(written[len(written) - min(most, len(written)) :], "", follow=follow, as_json=as_json)
+
+    if follow and not lives:
+        before = "this is what the last one wrote; " if written else ""
+        err.print(Text(f"No gateway runs in the background now: {before}the lines of the next one follow."))
 
     async def go() -> None:
         async for line in _appended(path):

@@ -160,6 +160,22 @@ def _run(line: _Words, environ: Mapping[str, str], tells: list[str]) -> int | No
     return None
 
 
+def why_not_run(config: Path, environ: Mapping[str, str]) -> str:
+    """Why no running gateway takes commands of this process; empty if that is not known."""
+    with suppress(MaitredError, OSError):
+        address = address_of(config, environ)
+        for seat in sorted(address.seats(), key=lambda seat: seat.kind):
+            if seat.kind not in _KINDS or not seat.lives():
+                continue
+            if not seat.name.startswith(f"{address.key}-{address.build}-"):
+                return "it is of another installation or version"
+            try:
+                _connected(seat, environ).close()
+            except _NotRunError as error:
+                return str(error)
+    return ""
+
+
 def _connected(seat: GatewayEndpoint, environ: Mapping[str, str]) -> GatewayConnection:
     """A connection to a gateway that has the same environment as we.
 
