@@ -58,6 +58,18 @@ def maitred(
     return runner(tmp_path, monkeypatch, capsys)
 
 
+def test_nothing_is_said_of_the_age_of_a_file_that_does_not_say_it(maitred: Run, tmp_path: Path) -> None:
+    """And `--quiet` leaves out the sum."""
+    write(tmp_path, {"export.json": json.dumps({"servers": [WEATHER]})})
+
+    assert maitred("find", "rain", "--file", "export.json").fine.endswith("Found 1 server among 1.\n")
+    quiet = maitred("find", "rain", "--file", "export.json", "-q").fine
+    assert quiet.startswith("io.github.acme/weather")
+    assert "Found" not in quiet
+    mistyped = ["add", "io.github.acme/wether", "--from", "registry", "--file", "export.json"]
+    assert maitred(*mistyped).refused.endswith("did you mean 'io.github.acme/weather'?\n")
+
+
 def test_a_server_is_found_by_what_it_does(maitred: Run, registry: ServerRegistry) -> None:
     """With how it runs and what it needs; every page is asked for once, and the second search asks none."""
     first = maitred("find", "weather", "forecast").fine

@@ -138,7 +138,7 @@ def test_a_server_is_added_with_its_version_and_runs(maitred: Run, tmp_path: Pat
 
     assert "npx -y @acme/weather@1.2.0 --city Oslo --quiet" in said
     assert "it runs as you, without isolation; --isolated changes that" in said
-    assert "this command line is not on the list of commands" in said
+    assert "this command line is not on the list of commands (you approve that by adding it)" in said
     assert "Kept weather/WEATHER_KEY in the keyring (a file of the tests)." in said
     assert SECRET not in said + written
     assert spec.env["WEATHER_KEY"] == "${keyring:weather/WEATHER_KEY}"

@@ -78,7 +78,7 @@ def find(
             out.print(line)
     more = f"; {len(shown)} are shown" if len(shown) < len(fitting) else ""
     count = count_of(len(fitting), "server")
-    out.print(Text(f"Found {count} among {len(found.latest):,}{more}. {found.age}"))
+    out.note(Text(f"Found {count} among {len(found.latest):,}{more}. {found.age}".rstrip()))
 
 
 def settings_for(config: Path | None) -> Settings:
@@ -162,9 +162,9 @@ def _copy_path(settings: Settings) -> Path:
 
 
 def _age(known: "ServerList") -> str:
-    """How old a list is, as a sentence."""
+    """How old a list is, as a sentence; empty for a file that does not say it."""
     if known.fetched_at is None:
-        return "The file does not say when it was exported."
+        return ""
     seconds = known.age_s(datetime.now(UTC))
     if seconds < _HOUR_S:
         age = count_of(int(seconds // 60), "minute")

@@ -161,7 +161,8 @@ def _entry(settings: Settings, wishes: Wishes) -> "RegistryEntry":
     if entry is None:
         names = [one.name for one in found.latest]
         hint = did_you_mean(wishes.name, names, otherwise="`maitred find WORDS` finds names")
-        raise _fault(f"there is no server {quote_input(wishes.name)}; {visible(hint)}. {found.age}")
+        fault = f"there is no server {quote_input(wishes.name)}; {visible(hint)}"
+        raise _fault(f"{fault}{'' if fault.endswith('?') else '.'} {found.age}" if found.age else fault)
     return entry
 
 
@@ -372,7 +373,9 @@ class _Proposal:
         for note in self.notes:
             to.print(Text(f"  - {shorten_line(note)}", style="yellow"))
         for finding in decision.findings:
-            to.print(Text(f"  {visible(str(replace(finding, file='manifest', line=0)))}"))
+            is_own = finding.severity == "ask" and not self.registers  # the entry is of the operator's own
+            fix = "you approve that by adding it" if is_own else finding.fix
+            to.print(Text(f"  {visible(str(replace(finding, file='manifest', line=0, fix=fix)))}"))
 
     def write(self, settings: Settings, viewer: Viewer) -> None:
         """Put it into the configuration, or register its manifest."""
