@@ -329,6 +329,7 @@ def test_doctor_says_what_is_wrong_with_each_server_and_what_to_do(tmp_path: Pat
     assert "        | RuntimeError: API_KEY is not set" in done.stdout
     assert "3 servers started" in done.stdout
     assert "2 with faults" in done.stdout
+    assert "server failed" not in done.stderr  # the answer says it
     by_name = {one["name"]: one for one in json.loads(as_json.stdout)["servers"]}
     assert {name: one["ok"] for name, one in by_name.items()} == {
         "counter": True, "gone": False, "quitter": False,

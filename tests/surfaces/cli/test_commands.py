@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from tests.interaction.harness import faulty
 from tests.surfaces.cli.rig import Run, runner, write
 
 from maitred.surfaces.cli.app import app
@@ -174,6 +175,24 @@ def test_quiet_leaves_the_answer_and_the_errors(run: Run) -> None:
     assert run("config", "path", "--quiet").fine.endswith("maitred.yaml\n")
     assert "there is no server" in run("remove", "a", "-q").refused
     assert "Added" in run(*add).fine
+
+
+def test_quiet_leaves_what_is_wrong_and_what_was_asked_for(run: Run, tmp_path: Path) -> None:
+    """Of `doctor` the faults, of `search` the tools, of `refresh` the failures: no sums, hints or reports."""
+    document = {"catalog": {"path": "catalog.db"}, "servers": {"counter": faulty("count")}}
+    write(tmp_path, {"maitred.yaml": json.dumps(document)})
+
+    assert run("refresh", "-q").fine == ""
+    assert run("doctor", "-q", "--require", "counter__add").fine == ""
+    assert "fault required: counter__ad" in run("doctor", "-q", "--require", "counter__ad").out
+    [line] = run("search", "-q", "-n", "1", "add numbers").fine.splitlines()
+    assert line.startswith("counter__add(")
+    assert "Try other words" not in run("search", "-q", "xyzzy qwrtp").fine
+
+    document["servers"] = {"quitter": faulty("exit-at-start")}
+    write(tmp_path, {"maitred.yaml": json.dumps(document)})
+    assert "quitter: cannot be listed" in run("refresh", "-q").out
+    assert run("doctor", "-q").out.startswith("fault quitter: ")
 
 
 def test_config_path_says_which_file_is_used_and_on_demand_why(run: Run, tmp_path: Path) -> None:

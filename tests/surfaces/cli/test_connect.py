@@ -131,6 +131,16 @@ def test_quiet_changes_print_nothing(run: Run, tmp_path: Path) -> None:
     assert "adds maitred" in run("connect", "cursor", "-q").fine
 
 
+def test_programs_learn_what_would_be_written(run: Run, tmp_path: Path) -> None:
+    """The command of the entry, and the profile in it."""
+    (tmp_path / "maitred.yaml").write_text("profiles: {work: {servers: [time]}}\n", encoding="utf-8")
+
+    found = json.loads(run("connect", "cursor", "--profile", "work", "--json").fine)
+
+    assert found["profile"] == "work"
+    assert found["command"][-2:] == ["--profile", "work"]
+
+
 def test_a_mistyped_answer_is_asked_for_again_and_a_no_is_a_no(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

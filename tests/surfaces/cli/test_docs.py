@@ -30,7 +30,7 @@ def test_without_a_name_it_lists_all_pages_with_their_titles(run: Run) -> None:
 
 
 def test_every_page_is_plain_text_of_eighty_columns(run: Run) -> None:
-    """But for code, which is to be copied. Nothing is cut; no markup of links is left, and no control codes."""
+    """But for code, which is to be copied. Nothing is cut; no link and no control code is left."""
     for page in PAGES:
         said = run("docs", page).fine
         lines = said.splitlines()

@@ -21,7 +21,7 @@ from maitred.config.clients.connection import (
     write_connection,
     write_disconnection,
 )
-from maitred.config.clients.entries import NAME, start_command
+from maitred.config.clients.entries import NAME, profile_of_words, start_command
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import CLIENT_IDS, KnownClient, find_client, known_clients
 from maitred.config.clients.takeover import (
@@ -203,7 +203,8 @@ def _show(
     If it is written without a question, `--quiet` leaves out all but what is wrong.
     """
     if as_json:
-        print_json({"clients": [_as_json(plan, move=move) for plan in plans]})
+        started = {"command": list(words), "profile": profile_of_words(words)} if words else {}
+        print_json({"clients": [_as_json(plan, move=move) for plan in plans], **started})
         return
     if yes and VERBOSITY.quiet:
         for plan in plans:

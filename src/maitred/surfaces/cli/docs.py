@@ -164,10 +164,10 @@ class _WholeTable(TableElement):
 
 
 class _Page(Markdown):
-    elements = {
+    elements = {  # noqa: RUF012  # as in the base class
         **Markdown.elements,
         "heading_open": _PlainHeading,
         "fence": _Block,
         "code_block": _Block,
         "table_open": _WholeTable,
-    }  # as in the base class
+    }

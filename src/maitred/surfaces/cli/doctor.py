@@ -29,6 +29,7 @@ from maitred.surfaces.cli.console import (
     unwritable,
     wait_for_vectors,
 )
+from maitred.surfaces.cli.log_filter import warn_once
 from maitred.surfaces.cli.options import tools_option
 from maitred.surfaces.cli.required_tools import look_for_tools, names_in, show_required
 from maitred.wiring import look_at_browsers, look_at_cages, open_gateway
@@ -69,6 +70,7 @@ def doctor(
 ) -> None:
     """Check the configuration, start every enabled server, and advise. Exits with 1 if anything is wrong."""
     settings, viewer = prepare(config)
+    warn_once()
     if client:
         show_client(client, servers or [], settings, viewer, as_json=as_json)
         return
@@ -195,13 +197,13 @@ def _about(semantics: Semantics) -> str:
 def _show_cages(cages: Sequence[MachineAspect]) -> None:
     """Print the kinds of cages for registered servers, and whether they work here."""
     for one in cages:
-        out.print(Text(f"{one.name}: {one.told}"))
+        out.note(Text(f"{one.name}: {one.told}"))
 
 
 def _show_browsers(browsers: Sequence[BrowserReport]) -> None:
     for browser in browsers:
         of = f" of {browser.server}" if browser.server else ""
-        out.print(Text(f"browser{of}: {browser.text}"))
+        (out.print if browser.fault else out.note)(Text(f"browser{of}: {browser.text}"))
 
 
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
@@ -209,13 +211,13 @@ def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
         if finding["ok"]:
             what = f"{count_of(finding['tools'], 'tool')}, {count_of(finding['tokens'], 'token')}"
             told = f"    {finding['name']}: {what}, protocol {finding['protocol_version']}"
-            out.print(Text.assemble(("ok", "green"), told))
+            out.note(Text.assemble(("ok", "green"), told))
         else:
             out.print(Text.assemble(("fault", "red"), f" {finding['name']}: {finding['error']}"))
             for line in finding["last_output"]:
                 out.print(Text(f"        | {line}"))
             out.print(Text(f"        advice: {finding['advice']}"))
         for note in finding["notes"]:
-            out.print(Text(f"        note: {note}"))
+            out.note(Text(f"        note: {note}"))
     faults = sum(not finding["ok"] for finding in findings)
     out.note(f"{count_of(len(findings), 'server')} started in {elapsed_s:.1f} s, {faults} with faults")

@@ -41,6 +41,6 @@ def show_required(found: Sequence[Mapping[str, Any]]) -> None:
     for one in found:
         name = visible(one["name"])
         if one["ok"]:
-            out.print(Text.assemble(("ok", "green"), f"    required: {name}"))
+            out.note(Text.assemble(("ok", "green"), f"    required: {name}"))
         else:
             out.print(Text.assemble(("fault", "red"), f" required: {name}: {visible(one['reason'])}"))

@@ -36,6 +36,7 @@ from maitred.surfaces.cli.filters import (
 )
 from maitred.surfaces.cli.options import category_option, server_option
 from maitred.surfaces.cli.questions import ask_arguments, confirm_call
+from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import one_of, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
@@ -95,7 +96,7 @@ def search(
                 viewer=viewer,
             )
         if not as_json:
-            print_answer(answer.text, wraps=True)
+            print_answer(answer.text_of_results if VERBOSITY.quiet else answer.text, wraps=True)
             return
         print_json(_plain(answer))
 
