@@ -473,7 +473,8 @@ async def test_what_a_server_writes_is_shown_and_followed_without_its_secrets(fo
     assert "No gateway in the background has written" in own.err
 
     async def nothing_more(_: Path) -> AsyncIterator[str]:
-        for line in ():
+        lines: tuple[str, ...] = ()
+        for line in lines:
             yield line
 
     with pytest.MonkeyPatch.context() as patch:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import anyio
 
 from maitred.backends.base import (
+    Backend,
     Connection,
     ConnectOptions,
     Ending,
@@ -17,7 +18,7 @@ from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Warden, environment, start
 from maitred.backends.references import resolve_aside
 from maitred.backends.session import open_session
-from maitred.backends.written_output import TailedBackend
+from maitred.backends.written_output import OutputWriter
 from maitred.config.interpolate import UnresolvedReferenceError, resolve_named
 from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
@@ -25,7 +26,7 @@ from maitred.jsonrpc import LineChannel
 from maitred.model.servers import ServerSpec
 
 
-class StdioBackend(TailedBackend):
+class StdioBackend(OutputWriter, Backend):
     """Starts the program for each session, in a `jail` if there is one, and ends it with its descendants."""
 
     def __init__(

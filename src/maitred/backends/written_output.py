@@ -10,8 +10,8 @@ from maitred.backends.base import Backend
 from maitred.backends.process import Tail
 
 
-class TailedBackend(Backend):
-    """A backend whose server writes to standard error; a process that begins calls `tail.begin`."""
+class OutputWriter:
+    """A part of a backend whose server writes to standard error; each process begins with `tail.begin`."""
 
     def __init__(self) -> None:
         self.tail = Tail()
@@ -23,5 +23,5 @@ class TailedBackend(Backend):
 
 def continue_output(backend: Backend, earlier: Backend) -> None:
     """Let the output of a backend go on where that of an earlier one of the same server ends."""
-    if isinstance(backend, TailedBackend) and isinstance(earlier, TailedBackend):
+    if isinstance(backend, OutputWriter) and isinstance(earlier, OutputWriter):
         backend.tail = earlier.tail

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
+from maitred.backends.base import Backend, ConnectError, Connection, ConnectOptions, Ending, Resolve
 from maitred.backends.isolation.container_spec import container_spec
 from maitred.backends.isolation.endings import MemoryWatch, container_ending, from_outside, memory_count
 from maitred.backends.isolation.engine_api import ContainerSpec, Engine, EngineError, EngineGoneError, Engines
@@ -25,7 +25,7 @@ from maitred.backends.isolation.streams import Streams, attach_socket
 from maitred.backends.isolation.threads import in_thread
 from maitred.backends.process import Warden
 from maitred.backends.session import open_session
-from maitred.backends.written_output import TailedBackend
+from maitred.backends.written_output import OutputWriter
 from maitred.background import Background
 from maitred.config.settings import Limits
 from maitred.jsonrpc import LineChannel
@@ -42,7 +42,7 @@ _LONGEST_NAME: Final = 40
 _PART: Final = 0.8
 
 
-class ContainerBackend(TailedBackend):
+class ContainerBackend(OutputWriter, Backend):
     """Makes a container of the server's image for each session; `others` are the other servers that run."""
 
     cage = "container"

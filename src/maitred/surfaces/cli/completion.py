@@ -64,7 +64,7 @@ def complete_clients(incomplete: str) -> list[str]:
 
 def complete_pages(incomplete: str) -> list[str]:
     """Names of pages of the documentation."""
-    from maitred.surfaces.cli.docs import pages  # noqa: PLC0415  # as above
+    from maitred.surfaces.cli.doc_pages import pages  # noqa: PLC0415  # as above
 
     return _beginning(sorted(pages()), incomplete)
 

@@ -288,7 +288,7 @@ def _ask_for_clients() -> Sequence[str]:
     """The names that a person types, or `all`; a mistyped name is asked for again."""
     while True:
         answer = typer.prompt("Which? (names of clients, `all`, or nothing)", default="", show_default=False)
-        wanted = answer.replace(",", " ").split()
+        wanted = str(answer).replace(",", " ").split()
         if [word.lower() for word in wanted] in (["n"], ["no"], ["none"]):
             return []
         try:

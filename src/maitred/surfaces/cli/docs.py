@@ -15,10 +15,10 @@ from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.table import Table
 from rich.text import Text
 
-import maitred
 from maitred.errors import ConfigError
 from maitred.surfaces.cli.completion import complete_pages
 from maitred.surfaces.cli.console import JsonOption, out, print_json
+from maitred.surfaces.cli.doc_pages import pages
 from maitred.wording import did_you_mean, quote_input
 
 _COLUMNS: Final = 80
@@ -58,24 +58,6 @@ def docs(
         print_json({"page": name, "title": _title(text), "path": str(every[name]), "markdown": text})
     else:
         _print(text)
-
-
-def pages() -> dict[str, Path]:
-    """The pages by their names: those of the package, or of the checkout that the program runs from.
-
-    Raises:
-        ConfigError: There are none.
-    """
-    package = Path(maitred.__file__).parent
-    for folder, others in (
-        (package / "docs", ()),
-        (package.parents[1] / "docs", ("README.md", "CHANGELOG.md")),
-    ):
-        files = [*folder.glob("*.md"), *(folder.parent / name for name in others)]
-        found = {path.stem.lower(): path for path in sorted(files) if path.is_file()}
-        if found:
-            return found
-    raise ConfigError("docs", [f"no pages are installed below {package}; install maitred again"])
 
 
 def _list(every: dict[str, Path], *, as_json: bool) -> None:

@@ -54,15 +54,18 @@ RequireOption = Annotated[
 ]
 
 
+ServersArgument = Annotated[
+    list[str] | None, typer.Argument(help="Only these servers.", autocompletion=complete_servers)
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(doctor)
 
 
 def doctor(
-    servers: Annotated[
-        list[str] | None, typer.Argument(help="Only these servers.", autocompletion=complete_servers)
-    ] = None,
+    servers: ServersArgument = None,
     config: ConfigOption = None,
     client: ClientOption = "",
     require: RequireOption = None,

@@ -35,6 +35,13 @@ from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import did_you_mean
 
 FileOption = Annotated[Path | None, typer.Option(help="Read this file alone, in the format of any client.")]
+ClientOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Only from this client; repeatable. One of {', '.join(CLIENT_IDS)}.",
+        autocompletion=complete_clients,
+    ),
+]
 UndoOption = Annotated[
     bool, typer.Option("--undo", help="Undo the last import: the configuration is as before it.")
 ]
@@ -48,13 +55,7 @@ def register(app: typer.Typer) -> None:
 
 def import_servers(
     config: ConfigOption = None,
-    client: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Only from this client; repeatable. One of {', '.join(CLIENT_IDS)}.",
-            autocompletion=complete_clients,
-        ),
-    ] = None,
+    client: ClientOption = None,
     names: Annotated[list[str] | None, typer.Argument(help="Import just these, without asking.")] = None,
     yes: Annotated[
         bool,

@@ -39,6 +39,16 @@ if TYPE_CHECKING:  # the gateway takes a while to import, which `--help` need no
     from maitred.surfaces.mcp.lazy_surface import LazySurface
 
 Transport = Literal["stdio", "http", "daemon"]
+TransportOption = Annotated[
+    Transport,
+    typer.Option(
+        "--transport",
+        "-t",
+        metavar="stdio|http",
+        help="How clients reach the gateway.",
+        autocompletion=complete_transports,
+    ),
+]
 
 _WARM_AFTER_S = 1.0
 
@@ -51,16 +61,7 @@ def register(app: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     config: ConfigOption = None,
-    transport: Annotated[
-        Transport,
-        typer.Option(
-            "--transport",
-            "-t",
-            metavar="stdio|http",
-            help="How clients reach the gateway.",
-            autocompletion=complete_transports,
-        ),
-    ] = "stdio",
+    transport: TransportOption = "stdio",
     host: Annotated[str | None, typer.Option(help="Address to listen on (http).")] = None,
     port: Annotated[
         int | None, typer.Option(help="Port to listen on (http); 0 takes a free one.", min=0, max=65_535)
