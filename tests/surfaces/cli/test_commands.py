@@ -183,6 +183,8 @@ def test_quiet_leaves_what_is_wrong_and_what_was_asked_for(run: Run, tmp_path: P
     write(tmp_path, {"maitred.yaml": json.dumps(document)})
 
     assert run("refresh", "-q").fine == ""
+    assert run("config", "check", "-q").fine == ""
+    assert "prints one" not in run("docs", "-q").fine
     assert run("doctor", "-q", "--require", "counter__add").fine == ""
     assert "fault required: counter__ad" in run("doctor", "-q", "--require", "counter__ad").out
     [line] = run("search", "-q", "-n", "1", "add numbers").fine.splitlines()

@@ -336,6 +336,7 @@ def test_a_name_that_is_taken_or_looks_like_another_is_noticed(maitred: Run, tmp
     add(maitred, tmp_path, plain, "--yes").fine  # noqa: B018
     assert "there is a server 'notes' already" in add(maitred, tmp_path, plain, "--yes").refused
     assert "'notes'" in add(maitred, tmp_path, plain, "--yes", "--as", "n0tes").fine
+    assert add(maitred, tmp_path, plain, "--yes", "-q", "--as", "third").fine == ""
     assert (
         "did you mean 'io.github.acme/notes'"
         in maitred(

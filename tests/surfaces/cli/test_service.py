@@ -66,6 +66,14 @@ def test_install_shows_the_file_and_writes_nothing_without_consent(run: Run, hom
     assert calls(home) == []
 
 
+def test_quiet_installs_print_nothing(run: Run, home: Path) -> None:
+    """What was done is no answer. Source: docs/cli.md."""
+    assert run("service", "install", "--yes", "-q").fine == ""
+    assert unit_of(home).exists()
+    assert run("service", "uninstall", "--yes", "-q").fine == ""
+    assert not unit_of(home).exists()
+
+
 def test_install_writes_full_paths_and_starts_nothing(run: Run, home: Path) -> None:
     """The command that starts it is said. What the configuration refers to is named, and not copied."""
     said = run("service", "install", "--yes").fine

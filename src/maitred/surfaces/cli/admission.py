@@ -182,7 +182,7 @@ def _show_registered(file: str, registered: "RegistrationResult") -> None:
     state = standing(case)
     if _is_auto(registered):
         state = state.replace("approved", "approved by policy", 1)
-    out.print(Text(f"{case.server}: {told}; {state}"))
+    out.note(Text(f"{case.server}: {told}; {state}"))
     _show_findings(file, registered.decision.findings)
     if case.awaits:
         out.note(Text(f"Go on with `maitred approve {case.server} --seen {case.digest}`."))

@@ -55,7 +55,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"path": str(settings.source), "servers": list(settings.servers), "faults": []})
         return
-    out.print(Text(f"{settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
+    out.note(Text(f"{settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
 
 
 def _reason(given: Path | None) -> str:

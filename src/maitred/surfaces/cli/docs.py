@@ -68,7 +68,7 @@ def _list(every: dict[str, Path], *, as_json: bool) -> None:
     wide = max(map(len, titles))
     for name, title in titles.items():
         out.print(Text(f"{name:<{wide}}  {title}"))
-    out.print(Text("\n`maitred docs PAGE` prints one."))
+    out.note(Text("\n`maitred docs PAGE` prints one."))
 
 
 def _title(text: str) -> str:

@@ -27,6 +27,7 @@ from maitred.surfaces.cli.console import acting, err, out, remember, run, visibl
 from maitred.surfaces.cli.find import is_needed, launch_lines, open_registry, settings_for, shorten_line
 from maitred.surfaces.cli.session import reach
 from maitred.surfaces.cli.trial import show_trial, try_server
+from maitred.surfaces.cli.verbosity import VERBOSITY
 from maitred.wording import did_you_mean, one_of, quote_input
 
 if TYPE_CHECKING:  # slow to import
@@ -127,7 +128,8 @@ def _add(config: Path | None, wishes: Wishes) -> None:
     answers, secrets = _ValueCollector(launch, key, wishes).all()
     proposal = _Proposal.make(entry, launch, key, wishes, answers)
     decision = _checked(settings, proposal, viewer)
-    proposal.show(decision)
+    if decision.outcome == "refused" or not (wishes.yes and VERBOSITY.quiet):
+        proposal.show(decision)
     if decision.outcome == "refused":
         raise typer.Exit(2)
     if not _agreed(decision, settings, wishes):
@@ -394,9 +396,9 @@ class _Proposal:
             return result.case.digest if result.case and result.case.awaits else ""
 
         digest = run(go)
-        out.print(Text(f"Registered {self.key!r}, which runs isolated."))
+        out.note(Text(f"Registered {self.key!r}, which runs isolated."))
         if digest:
-            out.print(Text(f"Go on with `maitred approve {self.key} --seen {digest}`."))
+            out.note(Text(f"Go on with `maitred approve {self.key} --seen {digest}`."))
 
     @property
     def text(self) -> str:

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -78,14 +78,16 @@ def install(
         typer.echo(text, nl=False)
         return
     _check_owner(manager)
-    out.print(Text(f"{manager.path}:\n"))
-    out.print(Text("\n".join(f"    {visible(line)}" for line in text.splitlines()) + "\n"))
-    _say_what_is_missing(manager, source, settings_of(config))
+    show = out.note if yes else out.print  # a question needs it
+    show(Text(f"{manager.path}:\n"))
+    show(Text("\n".join(f"    {visible(line)}" for line in text.splitlines()) + "\n"))
+    for line in _missing(manager, source, settings_of(config)):
+        show(Text(f"{line}\n"))
     if not _agreed("Write this?", yes=yes):
         return
     make_folder(manager.path.parent)
     manager.path.write_text(text, encoding="utf-8")
-    out.print(Text(f"Written: {manager.path}"))
+    out.note(Text(f"Written: {manager.path}"))
     _do(manager.start, "To start it now, and at each login:", runs=start)
 
 
@@ -104,7 +106,7 @@ def uninstall(
         return
     _do(manager.stop, "It may still run. To stop it:", runs=stop)
     manager.path.unlink()
-    out.print(Text(f"Removed: {manager.path}"))
+    out.note(Text(f"Removed: {manager.path}"))
 
 
 @service_app.command()
@@ -187,17 +189,15 @@ def _check_owner(manager: _Manager) -> None:
         raise ConfigError(str(manager.path), ["was not written by maitred; remove it, or keep it as it is"])
 
 
-def _say_what_is_missing(manager: _Manager, source: Path, settings: Any) -> None:
+def _missing(manager: _Manager, source: Path, settings: Any) -> Iterator[str]:
     """Name the variables that the configuration refers to: their values are secrets more often than not."""
     names = sorted(set(_variables(settings)))
     if names:
         place = f"in {_variables_file(source)}" if manager.name == "systemd" else "by `${file:…}` instead"
         listed = ", ".join(map(visible, names))
-        out.print(Text(f"Not copied, since they may be secrets: {listed}. Set them {place}.\n"))
+        yield f"Not copied, since they may be secrets: {listed}. Set them {place}."
     if not find_installation().is_lasting:
-        out.print(
-            Text("uvx downloads what it runs when its cache was emptied; `uv tool install` keeps it.\n")
-        )
+        yield "uvx downloads what it runs when its cache was emptied; `uv tool install` keeps it."
 
 
 def _variables(value: Any) -> list[str]:
@@ -225,9 +225,9 @@ def _agreed(question: str, *, yes: bool) -> bool:
 def _do(commands: Sequence[Words], say: str, *, runs: bool) -> None:
     """Run commands of the manager, each shown before; or only show them."""
     if not runs:
-        out.print(Text(say))
+        out.note(Text(say))
     for words in commands:
-        out.print(Text(f"    {in_shell(words)}"))
+        out.note(Text(f"    {in_shell(words)}"))
         if not runs:
             continue
         try:

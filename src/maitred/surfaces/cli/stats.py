@@ -180,7 +180,7 @@ def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         ]
         headings = ("answer", "tokens", "at most", "", "the worst")
         print_table(make_table("", headings, rows, numbers=("tokens", "at most")))
-        out.print(f"{len(over)} of {len(found)} over their limit" if over else "All within their limits.")
+        out.note(f"{len(over)} of {len(found)} over their limit" if over else "All within their limits.")
     if over:
         raise typer.Exit(1)
 
