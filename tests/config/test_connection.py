@@ -5,6 +5,7 @@ Source: docs/connect.md.
 
 import json
 import os
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +24,11 @@ from maitred.config.clients.connection import (
 )
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import find_client, known_clients
+from maitred.config.clients.text_edit import ClientText
 from maitred.errors import ConfigError
 
 WORDS = ["/opt/maitred", "serve"]
+SMALL_TOML = 'model = "o5"\n\n[mcp_servers.s0]\ncommand = "0"\n'
 Look = Callable[[str], ClientState]
 
 
@@ -214,6 +217,64 @@ def test_connecting_twice_still_gives_the_first_file_back(home: Path, look: Look
     assert list(json.loads(path.read_text())["mcpServers"]) == ["maitred"]
     write_disconnection(plan_disconnect(look("cursor")))
     assert path.read_bytes() == before
+
+
+def test_moved_servers_come_back_after_a_rewrite_and_a_second_connection(home: Path, look: Look) -> None:
+    servers = {"a": {"command": "a"}, "b": {"command": "b"}}
+    path = put(home / ".cursor/mcp.json", {"mcpServers": servers})
+    connect(look("cursor"), "a", "b")
+    put(path, {**json.loads(path.read_text()), "numStartups": 7})
+    state = look("cursor")
+    write_connection(plan_connect(state, state.client.stdio([*WORDS, "--profile", "p"])))
+    undo = plan_disconnect(look("cursor"))
+    assert "byte for byte" not in undo.way
+    write_disconnection(undo)
+    assert json.loads(path.read_text()) == {"mcpServers": servers, "numStartups": 7}
+
+
+def test_an_entry_that_was_there_before_the_first_connection_is_taken_out(home: Path, look: Look) -> None:
+    path = put(home / ".cursor/mcp.json", {"mcpServers": {"gate": {"command": "maitred", "args": ["serve"]}}})
+    connect(look("cursor"))
+    write_disconnection(plan_disconnect(look("cursor")))
+    assert json.loads(path.read_text()) == {"mcpServers": {}}
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("client", ["cursor", "codex"])
+def test_any_sequence_of_connections_and_rewrites_loses_no_server(
+    home: Path, look: Look, client: str, seed: int
+) -> None:
+    """A server that left with a move comes back; what the client wrote meanwhile stays."""
+    chance = random.Random(seed)
+    is_json = client == "cursor"
+    path = home / (".cursor/mcp.json" if is_json else ".codex/config.toml")
+    first = put(path, '{"mcpServers": {"s0": {"command": "0"}}}\n' if is_json else SMALL_TOML).read_bytes()
+    expected, is_touched = {"s0": "0"}, False
+    for step in range(1, 9):
+        state = look(client)
+        others = [name for name in state.names if name not in state.own]
+        if chance.random() < 0.5:
+            words = [*WORDS, *(["--profile", str(step)] if chance.random() < 0.5 else [])]
+            out = [name for name in others if chance.random() < 0.5]
+            write_connection(plan_connect(state, state.client.stdio(words), out))
+        elif state.own or state.is_remembered:
+            is_touched = is_touched or chance.random() < 0.7
+            name, value = chance.choice([f"s{step}", *others]), f"{step}"
+            if is_touched:
+                text = ClientText(state.client, path, path.read_text())
+                out = list(state.own) if chance.random() < 0.2 else []
+                path.write_text(text.changed({name: {"command": value}}, out))
+                expected[name] = value
+    state = look(client)
+    if not state.own and not state.is_remembered:
+        return
+    undo = plan_disconnect(state)
+    write_disconnection(undo)
+    left = look(client)
+    found = {one.name: one.entry["command"] for one in left.servers}
+    assert (found, left.own, left.is_remembered) == (expected, [], False)
+    if undo.way.startswith("byte for byte"):
+        assert is_touched or path.read_bytes() == first
 
 
 def test_the_last_copies_of_a_file_are_kept_for_the_owner_alone(

@@ -2,7 +2,8 @@
 
 A change is worked out first and written later, at once, and only if the file is still the same. Before it is
 written, the file is copied into the state folder. `disconnect` writes the copy back, byte for byte. If the
-file has changed since, it only takes the entry out and puts the servers back that were taken out.
+file has changed since, or between two connections, it only takes the entry out and puts the servers back
+that were taken out.
 """
 
 import base64
@@ -63,7 +64,7 @@ class ClientState:
 class ClientChange:
     """What a change would write: `None` stands for no file. `way` says how it was worked out.
 
-    `added` and `removed` are names of servers.
+    `added` and `removed` are names of servers; `own` are those under which the file had this gateway.
     """
 
     client: KnownClient
@@ -72,6 +73,7 @@ class ClientChange:
     after: bytes | None
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
+    own: Sequence[str] = ()
     way: str = ""
 
     @property
@@ -172,8 +174,9 @@ def plan_connect(state: ClientState, entry: Mapping[str, Any], take_out: Sequenc
         if after != state.content:
             _check_writable(state.path)
     return ClientChange(
-        client=state.client, path=state.path, before=state.content, after=after, added=list(put), removed=out
-    )
+        client=state.client, path=state.path, before=state.content, after=after, added=list(put), removed=out,
+        own=state.own,
+    )  # fmt: skip
 
 
 def plan_disconnect(state: ClientState) -> ClientChange:
@@ -186,11 +189,12 @@ def plan_disconnect(state: ClientState) -> ClientChange:
     current = _read_or_fault(state.path)
     with _faults(state.path):
         _check_writable(state.path)
-    if record and record["after"] == _digest(current):
+    if record and record["is_whole"] and record["after"] == _digest(current):
         original = _original(record)
+        added = [name for piece in record["pieces"] for name in piece["removed"]]
         return ClientChange(
             client=state.client, path=state.path, before=current, after=original, removed=state.own or [NAME],
-            added=record["removed"], way="byte for byte as it was",
+            added=added, way="byte for byte as it was",
         )  # fmt: skip
     if state.fault:
         raise ConfigError(str(state.path), [state.fault])
@@ -198,23 +202,25 @@ def plan_disconnect(state: ClientState) -> ClientChange:
         raise ConfigError(str(state.path), ["has no entry of this gateway"])
     with _faults(state.path):
         text = ClientText(state.client, state.path, _text_of(current))
-        back = _servers_to_give_back(state, record, text.servers)
+        back = {} if record is None else _owed(state.client, state.path, record, text.servers)
         is_changed = bool(back or state.own)
         after = _bytes_of(text.changed(back, state.own), current) if is_changed else current
-    way = "merged: the file has changed since" if record else "only the entry is taken out"
+    way = "merged: other changes were made to the file" if record else "only the entry is taken out"
     return ClientChange(
         client=state.client, path=state.path, before=current, after=after, removed=state.own,
         added=list(back), way=way,
     )  # fmt: skip
 
 
-def _servers_to_give_back(
-    state: ClientState, record: Mapping[str, Any] | None, there: Mapping[str, Any]
+def _owed(
+    client: KnownClient, path: Path, record: Mapping[str, Any], there: Mapping[str, Any]
 ) -> dict[str, Any]:
-    if not record or not record["removed"]:
-        return {}
-    before = ClientText(state.client, state.path, _text_of(_original(record))).servers
-    return {name: before[name] for name in record["removed"] if name in before and name not in there}
+    """The servers that were taken out and that the file does not have: each as it was when it left last."""
+    owed: dict[str, Any] = {}
+    for piece in record["pieces"]:
+        before = ClientText(client, path, _text_of(_original(piece))).servers
+        owed.update({name: before[name] for name in piece["removed"] if name in before})
+    return {name: entry for name, entry in owed.items() if name not in there}
 
 
 def write_connection(change: ClientChange) -> Path | None:
@@ -226,24 +232,45 @@ def write_connection(change: ClientChange) -> Path | None:
     folders = _missing_folders(change.path)
     with _unchanged(change) as target:
         previous = _read_record(change.path)
-        continued = previous if previous and previous["after"] == _digest(change.before) else None
         copy = _back_up(change)
-        removed = [*(continued["removed"] if continued else ()), *change.removed]
-        record = {
-            "client": change.client.id,
-            "path": str(change.path),
-            "original": continued["original"] if continued else _encoded(change.before),
-            "after": _digest(change.after),
-            "removed": list(dict.fromkeys(removed)),
-            "folders": continued["folders"] if continued else folders,
-        }
-        _write_record(change.path, record)
+        _write_record(change.path, _record_of(change, previous, folders))
         try:
             _replace(change, target)
         except (ConfigError, OSError):
             _restore_record(change.path, previous)
             raise
     return copy
+
+
+def _record_of(
+    change: ClientChange, previous: Mapping[str, Any] | None, folders: Sequence[str]
+) -> dict[str, Any]:
+    """What `disconnect` needs.
+
+    The first record of a file is kept until the file owes nothing to it. It is whole while no other program
+    changed the file between two changes of ours; only then can the file be given back byte for byte.
+    """
+    has_changed = previous is not None and previous["after"] != _digest(change.before)
+    if previous and has_changed and not change.own and not _is_owed(change, previous):
+        previous = None
+    leaving = [name for name in change.removed if name not in change.own]
+    pieces = list(previous["pieces"]) if previous else []
+    if leaving:
+        pieces.append({"original": _encoded(change.before), "removed": leaving})
+    return {
+        "client": change.client.id,
+        "path": str(change.path),
+        "original": previous["original"] if previous else _encoded(change.before),
+        "after": _digest(change.after),
+        "is_whole": previous["is_whole"] and not has_changed if previous else not change.own,
+        "pieces": pieces,
+        "folders": previous["folders"] if previous else folders,
+    }
+
+
+def _is_owed(change: ClientChange, record: Mapping[str, Any]) -> bool:
+    there = ClientText(change.client, change.path, _text_of(change.before)).servers
+    return bool(_owed(change.client, change.path, record, there))
 
 
 def write_disconnection(change: ClientChange) -> Path | None:
@@ -387,8 +414,12 @@ def _read_record(path: Path) -> dict[str, Any] | None:
     record = _record_path(path)
     try:
         found: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
-        _original(found)
-        return {"removed": [], "folders": [], **found, "after": str(found["after"])}
+        removed = found.pop("removed", [])  # in records of earlier versions: all left the first file
+        pieces = [{"original": found["original"], "removed": removed}] if removed else []
+        known = {"is_whole": True, "pieces": pieces, "folders": [], **found}
+        for piece in (found, *known["pieces"]):
+            _original(piece)
+        return {**known, "after": str(found["after"])}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
