@@ -7,6 +7,7 @@ import json
 import os
 import random
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from maitred.config.clients.connection import (
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import find_client, known_clients
 from maitred.config.clients.text_edit import ClientText
+from maitred.config.edit import add_servers
+from maitred.config.load import parse
 from maitred.errors import ConfigError
 
 WORDS = ["/opt/maitred", "serve"]
@@ -415,3 +418,31 @@ def test_a_long_state_file_is_changed_in_time(home: Path, look: Look) -> None:
     assert json.loads(path.read_text())["mcpServers"]["maitred"]["alwaysLoad"] is True
     write_disconnection(plan_disconnect(look("claude-code")))
     assert path.read_bytes() == before
+
+
+def test_a_thousand_servers_are_moved_in_time(home: Path, look: Look, tmp_path: Path) -> None:
+    """Each file is read a few times, and not once for each server: that took minutes."""
+    servers = {f"s{number}": {"command": "x"} for number in range(1_000)}
+    path = put(home / ".cursor/mcp.json", {"mcpServers": servers})
+    start = time.monotonic()
+    add_servers(tmp_path / "maitred.yaml", servers)
+    connect(look("cursor"), *servers)
+    assert time.monotonic() - start < 60
+    assert list(json.loads(path.read_text())["mcpServers"]) == ["maitred"]
+    assert list(parse(tmp_path / "maitred.yaml", (tmp_path / "maitred.yaml").read_text()).servers) == list(
+        servers
+    )
+
+
+@pytest.mark.parametrize("layout", [None, 2])
+@pytest.mark.parametrize("out", [["a"], ["c"], ["a", "b"], ["b", "c"], ["a", "c"], ["a", "b", "c"]])
+def test_servers_that_leave_together_leave_the_others(
+    home: Path, look: Look, layout: int | None, out: list[str]
+) -> None:
+    servers = {name: {"command": name} for name in "abc"}
+    path = home / ".cursor/mcp.json"
+    put(path, json.dumps({"mcpServers": servers, "x": 1}, indent=layout))
+    connect(look("cursor"), *out)
+    left = json.loads(path.read_text())
+    assert left["mcpServers"].keys() - {"maitred"} == servers.keys() - set(out)
+    assert left["x"] == 1

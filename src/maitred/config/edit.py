@@ -56,11 +56,10 @@ def add_servers(path: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
             hint = "is there already; remove it first, or add it with --replace"
             raise ConfigError(str(path), [f"servers.{name}: {hint}" for name in clashes])
         new_text = text
-        for name, entry in new_entries.items():
-            layout = Layout(path, new_text)
-            new_text = (
-                layout.with_replaced_entry(name, entry) if name in present else layout.with_entry(name, entry)
-            )
+        for name in clashes:
+            new_text = Layout(path, new_text).with_replaced_entry(name, new_entries[name])
+        if added := {name: entry for name, entry in new_entries.items() if name not in clashes}:
+            new_text = Layout(path, new_text).with_entries(added)
         _verify(path, text, new_text, lambda servers: {**servers, **as_read(new_entries)})
         return new_text
 
@@ -191,29 +190,33 @@ class Layout:
 
     def with_entry(self, name: str, entry: Any) -> str:
         """Return the text with one more entry, behind the others."""
+        return self.with_entries({name: entry})
+
+    def with_entries(self, entries: Mapping[str, Any]) -> str:
+        """Return the text with more entries, behind the others."""
         text, root, servers = self._text, self._root, self._servers
-        section = {self._key: {name: entry}}
+        section = {self._key: entries}
         if root is None and self._is_json:
             gap = self._newline if text.strip() else ""
             return f"{text}{gap}{_json(section, ' ' * _INDENT)}\n"
         if servers is None and root is not None and root.flow_style:
-            return self._into_braces(root, self._key, {name: entry})
+            return self._into_braces(root, section)
         if servers is None:
             return self._lines(len(text), section, root.start_mark.column if root else 0)
         if isinstance(servers, MappingNode) and servers.flow_style and (self._spans or root.flow_style):
-            return self._into_braces(servers, name, entry)
+            return self._into_braces(servers, entries)
         if self._spans:
-            return self._lines(self._line_end(value_end(servers)), {name: entry}, servers.start_mark.column)
-        return self._into_nothing(name, entry)
+            return self._lines(self._line_end(value_end(servers)), entries, servers.start_mark.column)
+        return self._into_nothing(entries)
 
-    def _into_nothing(self, name: str, entry: Mapping[str, Any]) -> str:
-        """Insert the first entry in place of `null`, `{}` or nothing."""
+    def _into_nothing(self, entries: Mapping[str, Any]) -> str:
+        """Insert the first entries in place of `null`, `{}` or nothing."""
         text, start, end = self._text, self._servers.start_mark.index, self._servers.end_mark.index
         if self._root.flow_style:
-            return text[:start] + _json({name: entry}) + text[end:]
+            return text[:start] + _json(entries) + text[end:]
         head = text[:start].rstrip(" ")
         self._text = head + text[end:]
-        return self._lines(self._line_end(len(head)), {name: entry}, self._root.start_mark.column + _INDENT)
+        return self._lines(self._line_end(len(head)), entries, self._root.start_mark.column + _INDENT)
 
     def with_replaced_entry(self, name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with another entry of this name."""
@@ -270,27 +273,31 @@ class Layout:
             return f"{_json(name)}: {_json(value)}"
         return f"{_json(name)}: {_json(value, self._unit())}".replace("\n", self._newline + indent)
 
+    def _members(self, entries: Mapping[str, Any], indent: str | None) -> str:
+        gap = ", " if indent is None else f",{self._newline}{indent}"
+        return gap.join(self._member(name, value, indent) for name, value in entries.items())
+
     def _after_gap(self, at: int) -> int:
         match = _GAP.match(self._text, at) if self._is_json else re.compile(r"\s*").match(self._text, at)
         return match.end() if match else at
 
-    def _into_braces(self, node: Any, name: str, value: Any) -> str:
+    def _into_braces(self, node: Any, entries: Mapping[str, Any]) -> str:
         text, start, close = self._text, node.start_mark.index, node.end_mark.index - 1
         if not node.value:
             head = text[:close].rstrip()
             if "\n" not in text.strip():
-                return f"{head}{self._member(name, value, None)}{text[close:]}"
+                return f"{head}{self._members(entries, None)}{text[close:]}"
             line = text[self._line_start(start) : start]
             outer = line[: len(line) - len(line.lstrip())]
             inner = outer + self._unit()
-            member = self._member(name, value, inner)
+            member = self._members(entries, inner)
             return f"{head}{self._newline}{inner}{member}{self._newline}{outer}{text[close:]}"
         indent = self._own_line(node.value[0][0].start_mark.index)
         at = max(node.value[-1][0].end_mark.index, value_end(node.value[-1][1]))
         comma = self._after_gap(at)
         is_trailing = text[comma] == ","
         at = comma + 1 if is_trailing else at
-        member = self._member(name, value, indent)
+        member = self._members(entries, indent)
         if indent is None:
             return f"{text[:at]}{' ' if is_trailing else ', '}{member}{text[at:]}"
         remark = _REMARK.match(text, at) if self._is_json else None

@@ -6,7 +6,7 @@ that the text is valid but for comments and trailing commas.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -72,15 +72,35 @@ class JsonText:
         text = text.replace("\n", self._newline + (indent or ""))
         return self._text[: member.value] + text + self._text[member.end :]
 
-    def without_server(self, name: str) -> str:
-        """The text without a server; a comment behind it on its line goes with it."""
+    def without_servers(self, names: Collection[str]) -> str:
+        """The text without servers; a comment behind one on its line goes with it."""
+        *others, last = self._path[-1].members
+        cuts = [cut for name in others if name in names for cut in self._cuts(name)]
+        at, pieces = 0, []
+        for start, end in cuts:
+            pieces.append(self._text[at:start])
+            at = max(at, end)
+        text = "".join([*pieces, self._text[at:]])
+        if last not in names:
+            return text
+        rest = JsonText(text, self._keys)
+        return rest._without(rest._cuts(last))
+
+    def _without(self, cuts: Sequence[tuple[int, int]]) -> str:
+        text = self._text
+        for start, end in reversed(cuts):
+            text = text[:start] + text[end:]
+        return text
+
+    def _cuts(self, name: str) -> Sequence[tuple[int, int]]:
+        """The places of a server and of what leaves with it, in their order."""
         text, servers = self._text, self._path[-1]
-        names = list(servers.members)
+        count = len(servers.members)
         member = servers.members[name]
         start, end = member.start, member.end if member.comma < 0 else member.comma + 1
         cuts = []
-        if member.comma < 0 and len(names) > 1:
-            before = servers.members[names[-2]].comma
+        if member.comma < 0 and count > 1:
+            before = list(servers.members.values())[-2].comma
             cuts.append((before, before + 1))
         if self._own_indent(start) is not None:
             remark = _REMARK.match(text, end)
@@ -88,18 +108,15 @@ class JsonText:
             rest = _LINE_END.match(text, end)
             if rest and rest[0].endswith("\n"):
                 start, end = text.rfind("\n", 0, start) + 1, rest.end()
-        cuts.append((start, end + (len(names) > 1 and member.comma >= 0 and text[end : end + 1] == " ")))
-        inside = text[servers.start + 1 : start] + text[end : servers.end]
-        if len(names) == 1 and not inside.strip():
+        cuts.append((start, end + (count > 1 and member.comma >= 0 and text[end : end + 1] == " ")))
+        if count == 1 and not (text[servers.start + 1 : start] + text[end : servers.end]).strip():
             cuts = [(servers.start + 1, servers.end)]
-        for cut_start, cut_end in reversed(cuts):
-            text = text[:cut_start] + text[cut_end:]
-        return text
+        return cuts
 
     def _own_indent(self, at: int) -> str | None:
         """The white space before an offset, if there is nothing else before it on its line."""
-        before = self._text[self._text.rfind("\n", 0, at) + 1 : at]
-        return None if before.strip() or "\n" not in self._text[:at] else before
+        line = self._text.rfind("\n", 0, at) + 1
+        return None if not line or self._text[line:at].strip() else self._text[line:at]
 
     def _unit(self) -> str:
         root = self._path[0]

@@ -45,8 +45,12 @@ class ClientText:
         gone = [name for name in (*out, *put) if name in self.servers]
         is_replaced = [name for name in put if name in self.servers and self._form == "JSON"]
         try:
+            leaving = {name for name in gone if name not in is_replaced}
+            if leaving and self._form == "JSON":
+                text = JsonText(text, [self._client.key]).without_servers(leaving)
+                leaving = set()
             for name in gone:
-                if name not in is_replaced:
+                if name in leaving:
                     text = self._without(text, name)
             for name, entry in put.items():
                 text = self._with(text, name, entry)
@@ -74,8 +78,6 @@ class ClientText:
 
     def _without(self, text: str, name: str) -> str:
         key = self._client.key
-        if self._form == "JSON":
-            return JsonText(text, [key]).without_server(name)
         if self._form == "TOML":
             return toml_text.without_server(text, key, name)
         return yaml_text.without_server(text, key, name, is_list=self._client.is_list)
