@@ -19,7 +19,7 @@ def entry_of(text: str, default: str, value: GivenValue | None) -> str:
     """The one argument of a server whose text has a variable."""
     own = Input(name="x", value=text, variables={"v": Input(name="v", default=default)})
     package = Package(
-        kind="npm", identifier="x", version="1.0", arguments=(Argument(is_named=False, input=own),)
+        kind="npm", identifier="x", version="1.0.0", arguments=(Argument(is_named=False, input=own),)
     )
     [launch] = launches(RegistryEntry(name="a/b", version="1", packages=(package,)))
     made = as_entry(launch, {("value", "v"): value} if value else {})
@@ -91,3 +91,42 @@ def test_one_bad_entry_hides_no_other() -> None:
 
     assert [(one.name, one.version) for one in found] == [("a/b", "2")]
     assert [one.kind for one in found[0].packages] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        *[
+            ("npm", text)
+            for text in ("next", "latest", "1", "1.2", "1-2", "1.x", "1.2.3 - 2", "^1.2.3", "01.2.3")
+        ],
+        *[("npm", text) for text in ("v1.2.3", "1.2.3\n", "x1.2.3", "1.2.3-", "1.2.*", "\u0661.2.3")],
+        *[("pypi", text) for text in ("latest", "1.*", "1.x", ">=1", "1,2", "==1.0", "~=1", "1.0\n", "main")],
+    ],
+)
+def test_a_tag_or_a_range_is_no_version(kind: str, version: str) -> None:
+    [launch] = launches(
+        RegistryEntry(
+            name="a/b", version="1", packages=(Package(kind=kind, identifier="x", version=version),)
+        )
+    )
+    assert launch.fault == "names no single version, so another package could run tomorrow"
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        *[("npm", text) for text in ("1.2.3", "0.0.1-beta.1", "1.2.3-rc-1+build.5", "2026.11.27")],
+        *[
+            ("pypi", text)
+            for text in ("1", "1.0", "2026.11.27", "1.0rc1", "1.0.post2", "1.0.dev3", "1!2.0+x.1")
+        ],
+    ],
+)
+def test_a_single_version_is_taken(kind: str, version: str) -> None:
+    [launch] = launches(
+        RegistryEntry(
+            name="a/b", version="1", packages=(Package(kind=kind, identifier="x", version=version),)
+        )
+    )
+    assert (launch.fault, launch.what) == ("", f"x@{version}")

@@ -21,8 +21,17 @@ BYS: Final[Sequence[By]] = ("npx", "uvx", "image", "remote")
 
 _NPM: Final = re.compile(r"(?:@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*", re.IGNORECASE)
 _PYPI: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_VERSION: Final = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.+!_-]*[0-9A-Za-z])?")
-_WILD: Final = re.compile(r"(?:^|\.)[xX*](?:\.|$)|^latest$")
+_NPM_VERSION: Final = re.compile(
+    r"(?:0|[1-9]\d*)(?:\.(?:0|[1-9]\d*)){2}(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?",
+    re.ASCII,
+)
+"""One version as npm reads it (semver.org): `next` is a tag for it, and `1` and `1.2` are ranges."""
+_PYPI_VERSION: Final = re.compile(
+    r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?"
+    r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
+    re.IGNORECASE | re.ASCII,
+)
+"""One version as pip reads it (PEP 440); what is none, such as `latest` or `1.*`, is a tag or a range."""
 _FLAGS_OF_ENGINE: Final = frozenset({"-i", "-t", "-it", "--rm", "--interactive", "--tty"})
 _VARIABLE_FLAGS: Final = frozenset({"-e", "--env"})
 _PAIR: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
@@ -98,22 +107,25 @@ def _of_package(package: Package) -> LaunchOption:
 
 def _of_npm(package: Package) -> LaunchOption:
     what = f"{package.identifier}@{package.version}"
-    fault = _package_fault(package, _NPM, frozenset({"-y", "--yes"}))
+    fault = _package_fault(package, _NPM, _NPM_VERSION, frozenset({"-y", "--yes"}))
     return LaunchOption(by="npx", what=what, head=("-y", what), fault=fault)
 
 
 def _of_pypi(package: Package) -> LaunchOption:
     what = f"{package.identifier}@{package.version}"
-    return LaunchOption(by="uvx", what=what, head=(what,), fault=_package_fault(package, _PYPI, frozenset()))
+    fault = _package_fault(package, _PYPI, _PYPI_VERSION, frozenset())
+    return LaunchOption(by="uvx", what=what, head=(what,), fault=fault)
 
 
-def _package_fault(package: Package, form: re.Pattern[str], allowed: frozenset[str]) -> str:
+def _package_fault(
+    package: Package, form: re.Pattern[str], version: re.Pattern[str], allowed: frozenset[str]
+) -> str:
     """Why a package is not taken over: its name, its version, or options for the program that fetches it."""
     if not form.fullmatch(package.identifier):
         return "has a name that no such package can have"
     if not package.version:
         return "names no version, so another package could run tomorrow"
-    if not _VERSION.fullmatch(package.version) or _WILD.search(package.version):
+    if not version.fullmatch(package.version):
         return "names no single version, so another package could run tomorrow"
     for argument in package.runtime_arguments:
         words = _words(argument)
