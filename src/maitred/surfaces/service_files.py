@@ -4,13 +4,19 @@ No secret is copied: of the environment, a file has `PATH` alone, by which serve
 """
 
 import plistlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from maitred.errors import ConfigError
+from maitred.wording import quote_input
+
 MARK: Final = "Written by `maitred service install`; `maitred service uninstall` removes it."
 """A line in each file; the commands touch no file without it."""
 UNIT_NAME: Final = "maitred.service"
+_UNWRITABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+"""Control characters, ends of lines, and bytes of a name that are no text."""
 LABEL: Final = "maitred"
 """The name of the agent of launchd."""
 
@@ -18,8 +24,13 @@ LABEL: Final = "maitred"
 def systemd_unit(words: Sequence[str], path: str, variables: Path) -> str:
     """A unit of the user's systemd; `variables` is a file with more variables, which need not exist.
 
-    Source of the quoting: systemd.syntax(7), systemd.service(5) and systemd.exec(5).
+    Source of the quoting: systemd.syntax(7), systemd.service(5) and systemd.exec(5). The value of
+    `EnvironmentFile` is one path without quotes, so only `%` is written twice.
+
+    Raises:
+        ConfigError: A word or a path has a character that such a file cannot have.
     """
+    _check_characters([*words, path, str(variables)])
     command = " ".join(_quoted(word.replace("$", "$$")) for word in words)
     return "\n".join([
         f"# {MARK}",
@@ -43,7 +54,12 @@ def systemd_unit(words: Sequence[str], path: str, variables: Path) -> str:
 
 
 def launchd_agent(words: Sequence[str], path: str, *, home: Path) -> str:
-    """A property list of the user's launchd; what the gateway logs goes to `~/Library/Logs/maitred.log`."""
+    """A property list of the user's launchd; what the gateway logs goes to `~/Library/Logs/maitred.log`.
+
+    Raises:
+        ConfigError: A word or a path has a character that such a file cannot have.
+    """
+    _check_characters([*words, path, str(home)])
     log = str(home / "Library" / "Logs" / "maitred.log")
     agent = {
         "Label": LABEL,
@@ -59,6 +75,13 @@ def launchd_agent(words: Sequence[str], path: str, *, home: Path) -> str:
     text = plistlib.dumps(agent, sort_keys=False).decode("utf-8")
     head, rest = text.split("\n", 1)
     return f"{head}\n<!-- {MARK} -->\n{rest}"
+
+
+def _check_characters(words: Sequence[str]) -> None:
+    for word in words:
+        if _UNWRITABLE.search(word):
+            fault = f"{quote_input(word)} has a control character or is no valid text"
+            raise ConfigError("service", [f"{fault}; rename the folder or file, or take it out of PATH"])
 
 
 def _specifiers(text: str) -> str:

@@ -118,3 +118,31 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
     keyboard = io.StringIO(typed)
     monkeypatch.setattr(keyboard, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", keyboard)
+
+
+@pytest.mark.parametrize(
+    ("editor", "fault"),
+    [
+        ("'x", "EDITOR is no command: a quote"),
+        ("rm", "the editor removed the copy"),
+        ("sh -c 'rm $0; exit 3'", "removed the copy"),
+    ],
+)
+def test_an_editor_that_cannot_edit_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editor: str, fault: str
+) -> None:
+    """No copy is left, and none is promised."""
+    monkeypatch.setenv("EDITOR", editor)
+    done = run("edit")
+    assert done.code == 2
+    assert fault in done.err
+    assert "your changes are in" not in done.err
+    assert left(tmp_path) == []
+    assert (tmp_path / "maitred.yaml").read_text() == RIGHT
+
+
+def test_a_blank_editor_is_none(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one counts, and no part of the configuration is run as a command."""
+    monkeypatch.setenv("VISUAL", " ")
+    write(tmp_path, {"steps": "servers: {a: {command: x}}\n"})
+    assert "fine, 1 server." in run("edit").fine

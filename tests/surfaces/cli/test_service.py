@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.surfaces.cli.rig import Run, runner, write
 
+from maitred.errors import ConfigError
 from maitred.surfaces.service_files import MARK, launchd_agent, systemd_unit
 
 SECRET = "a-secret-of-the-test"
@@ -164,3 +165,19 @@ def test_launchd_gets_the_words_as_they_are() -> None:
     assert agent["EnvironmentVariables"] == {"PATH": "/a b"}
     assert agent["RunAtLoad"] is True
     assert agent["StandardErrorPath"] == "/Users/ann/Library/Logs/maitred.log"
+
+
+@pytest.mark.parametrize("word", ["a\nExecStartPre=evil", "a\rb", "a\x1bb", "a\x00", "a\u2028b", "a\udc80"])
+def test_names_with_control_characters_are_refused(word: str) -> None:
+    """In each place where a name of a user gets into a file."""
+    makers = [
+        lambda: systemd_unit([word], "/bin", Path("/v")),
+        lambda: systemd_unit(["x"], word, Path("/v")),
+        lambda: systemd_unit(["x"], "/bin", Path("/") / word / "service.env"),
+        lambda: launchd_agent([word], "/bin", home=Path("/h")),
+        lambda: launchd_agent(["x"], word, home=Path("/h")),
+        lambda: launchd_agent(["x"], "/bin", home=Path("/") / word),
+    ]
+    for make in makers:
+        with pytest.raises(ConfigError, match="control character"):
+            make()

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,12 +35,12 @@ def edit(config: ConfigOption = None) -> None:
     A file with a fault is not used: you edit again, or the changes are left beside it.
     """
     may_configure(config)
-    path = config_path(config)
+    path, editor = config_path(config), _editor()
     target = path.resolve()
     before = _content(target)
     copy = _copied(target, before if before is not None else _EMPTY.encode())
     try:
-        after = _edited(copy, path)
+        after = _edited(copy, path, editor)
         if after is None or after == (before if before is not None else _EMPTY.encode()):
             copy.unlink()
             out.note("Nothing was changed.")
@@ -81,7 +82,7 @@ def _copied(target: Path, content: bytes) -> Path:
     return Path(name)
 
 
-def _edited(copy: Path, path: Path) -> bytes | None:
+def _edited(copy: Path, path: Path, editor: Sequence[str]) -> bytes | None:
     """What the user wrote, once it is right; `None` if the user gives up.
 
     Raises:
@@ -89,8 +90,8 @@ def _edited(copy: Path, path: Path) -> bytes | None:
     """
     before = copy.read_bytes()
     while True:
-        _run_editor(copy, before)
-        content = copy.read_bytes()
+        _run_editor(copy, before, editor)
+        content = _left(copy)
         try:
             parse(path, content.decode("utf-8"))
         except UnicodeDecodeError:
@@ -106,8 +107,33 @@ def _edited(copy: Path, path: Path) -> bytes | None:
             raise typer.Exit(1 if asks else 2)
 
 
-def _run_editor(copy: Path, before: bytes) -> None:
-    words = next((shlex.split(os.environ[name]) for name in _EDITORS if os.environ.get(name)), [_DEFAULT])
+def _editor() -> Sequence[str]:
+    """The words of the user's editor.
+
+    Raises:
+        ConfigError: They are no command.
+    """
+    name = next((one for one in _EDITORS if os.environ.get(one, "").strip()), "")
+    try:
+        return shlex.split(os.environ[name]) if name else [_DEFAULT]
+    except ValueError:
+        raise ConfigError("edit", [f"{name} is no command: a quote or an escape is not closed"]) from None
+
+
+def _left(copy: Path) -> bytes:
+    """What the editor left.
+
+    Raises:
+        ConfigError: The copy is gone, or cannot be read.
+    """
+    try:
+        return copy.read_bytes()
+    except FileNotFoundError:
+        fault = "the editor removed the copy that it was to change; the file is unchanged"
+        raise ConfigError("edit", [fault]) from None
+
+
+def _run_editor(copy: Path, before: bytes, words: Sequence[str]) -> None:
     try:
         code = subprocess.run([*words, str(copy)], check=False).returncode  # the user's own editor
     except OSError as error:
@@ -117,7 +143,7 @@ def _run_editor(copy: Path, before: bytes) -> None:
     if not code:
         return
     kept = f"; {_kept(copy)}"
-    if copy.read_bytes() == before:  # as after `:cq` in vi
+    if _left(copy) == before:  # as after `:cq` in vi
         copy.unlink()
         kept = ", and nothing was changed"
     raise ConfigError("edit", [f"the editor ended with code {code}; the file is unchanged{kept}"])
