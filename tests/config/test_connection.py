@@ -446,3 +446,12 @@ def test_servers_that_leave_together_leave_the_others(
     left = json.loads(path.read_text())
     assert left["mcpServers"].keys() - {"maitred"} == servers.keys() - set(out)
     assert left["x"] == 1
+
+
+def test_a_file_of_two_names_is_refused_before_it_is_written(home: Path, look: Look) -> None:
+    """It is replaced, so the other name would keep what it had."""
+    path = put(home / ".cursor/mcp.json", {"mcpServers": {}})
+    before = path.read_bytes()
+    os.link(path, home / "other.json")
+    assert "hard link" in refused(look("cursor"))
+    assert (path.read_bytes(), path.samefile(home / "other.json")) == (before, True)

@@ -1,5 +1,6 @@
 """All commands at once: groups, help at 80 columns, options, and what the parser refuses."""
 
+import io
 import json
 import re
 from collections import defaultdict
@@ -15,7 +16,7 @@ from tests.surfaces.cli.rig import Run, runner, write
 
 from maitred.surfaces.cli.app import app
 from maitred.surfaces.cli.commands import COMMANDS, GROUPS, MEASURE
-from maitred.surfaces.cli.console import PlainConsole
+from maitred.surfaces.cli.console import PlainConsole, make_table
 
 WITHOUT_JSON: Mapping[str, str] = {
     "serve": "serves until it is ended",
@@ -243,3 +244,14 @@ def test_colors_follow_the_variables_that_users_set(
     PlainConsole().print("words", style="red")
 
     assert ("\x1b[31m" in capsys.readouterr().out) is colors
+
+
+@pytest.mark.parametrize("columns", ["0", "00", "9" * 5_000, "-1", "x"])
+def test_a_width_that_no_terminal_has_is_not_used(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no columns nothing was printed; a number of 5,000 digits was a fault of Python."""
+    monkeypatch.setenv("COLUMNS", columns)
+    stream = io.StringIO()
+    console = PlainConsole(soft_wrap=False)
+    console.file = stream
+    console.print(make_table("Servers", ["name"], [["clock"]]))
+    assert "clock" in stream.getvalue()

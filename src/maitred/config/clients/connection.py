@@ -318,13 +318,21 @@ def _unchanged(change: ClientChange) -> Iterator[Path]:
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse a file that its owner made read-only; one that is not there can be made.
+    """Refuse a file that its owner made read-only, or that has two names; one that is not there can be made.
 
     Raises:
-        UnusableError: It is read-only.
+        UnusableError: It is read-only, or a hard link.
     """
-    if path.exists() and not path.stat().st_mode & stat.S_IWUSR:
+    if not path.exists():
+        return
+    about = path.stat()
+    if not about.st_mode & stat.S_IWUSR:
         raise UnusableError("is read-only; make it writable, or leave it to its owner")
+    if about.st_nlink > 1:
+        raise UnusableError(
+            "has another name (a hard link), which would keep the old content; make it a symbolic link,"
+            " or remove the other name"
+        )
 
 
 def _replace(change: ClientChange, target: Path) -> None:

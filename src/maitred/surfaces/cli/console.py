@@ -66,6 +66,10 @@ _HANG: Final = 2
 _LEAST_ROOM: Final = 20
 
 
+_SIZE: Final = re.compile(r"0*[1-9][0-9]{0,3}", re.ASCII)
+"""A number of columns or lines that a terminal can have."""
+
+
 def _color_system(environ: Mapping[str, str]) -> Literal["auto", "standard"] | None:
     """Colors as bixense.com/clicolors and no-color.org say; `auto` asks the terminal."""
     if environ.get("NO_COLOR"):
@@ -73,6 +77,12 @@ def _color_system(environ: Mapping[str, str]) -> Literal["auto", "standard"] | N
     if environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
         return "standard"
     return None if environ.get("CLICOLOR") == "0" else "auto"
+
+
+def _with_usable_width(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables, without a `COLUMNS` or `LINES` that no terminal has."""
+    odd = [name for name in ("COLUMNS", "LINES") if not _SIZE.fullmatch(environ.get(name, "1"))]
+    return {name: value for name, value in environ.items() if name not in odd} if odd else environ
 
 
 class PlainConsole(Console):
@@ -90,7 +100,7 @@ class PlainConsole(Console):
             emoji=False,
             file=cast("IO[str] | None", stream),
             color_system=_color_system(os.environ if hosted is None else hosted.environ),
-            _environ=None if hosted is None else hosted.environ,
+            _environ=_with_usable_width(os.environ if hosted is None else hosted.environ),
         )
 
     def print(self, *objects: Any, **options: Any) -> None:

@@ -28,7 +28,7 @@ from maitred.surfaces.cli.find import is_needed, launch_lines, open_registry, se
 from maitred.surfaces.cli.session import reach
 from maitred.surfaces.cli.trial import show_trial, try_server
 from maitred.surfaces.cli.verbosity import VERBOSITY
-from maitred.wording import did_you_mean, one_of, quote_input
+from maitred.wording import did_you_mean, one_of, quote_input, shorten_middle
 
 if TYPE_CHECKING:  # slow to import
     from maitred.admission.findings import Decision
@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # slow to import
     from maitred.registry.proposal import GivenValue, Kind, ValueQuestion
 
 REGISTRY: Final = "registry"
+_MOST_SHOWN: Final = 2_000
+"""Characters of a line of a proposal or of a finding; what a registry wrote may have any length."""
 _LONGEST_KEY: Final = 40
 _NO_KEY: Final = re.compile(r"[^a-z0-9]+")
 
@@ -367,7 +369,7 @@ class _Proposal:
         image = self.entry.get("image")
         shown_entry = {**self.entry, "command": image} if image else self.entry
         for line in reach(shown_entry):
-            to.print(Text(f"    {line}"))
+            to.print(Text(f"    {shorten_middle(line, _MOST_SHOWN)}"))
         if not self.registers and "command" in self.entry:
             to.print(Text("    it runs as you, without isolation; --isolated changes that"))
         if self.registers and self.entry.get("command") and "network" not in self.manifest:
@@ -377,7 +379,8 @@ class _Proposal:
         for finding in decision.findings:
             is_own = finding.severity == "ask" and not self.registers  # the entry is of the operator's own
             fix = "you approve that by adding it" if is_own else finding.fix
-            to.print(Text(f"  {visible(str(replace(finding, file='manifest', line=0, fix=fix)))}"))
+            said = str(replace(finding, file="manifest", line=0, fix=fix))
+            to.print(Text(f"  {visible(shorten_middle(said, _MOST_SHOWN))}"))
 
     def write(self, settings: Settings, viewer: Viewer) -> None:
         """Put it into the configuration, or register its manifest."""
