@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ def test_launchd_gets_the_words_as_they_are() -> None:
 @pytest.mark.parametrize("word", ["a\nExecStartPre=evil", "a\rb", "a\x1bb", "a\x00", "a\u2028b", "a\udc80"])
 def test_names_with_control_characters_are_refused(word: str) -> None:
     """In each place where a name of a user gets into a file."""
-    makers = [
+    makers: list[Callable[[], str]] = [
         lambda: systemd_unit([word], "/bin", Path("/v")),
         lambda: systemd_unit(["x"], word, Path("/v")),
         lambda: systemd_unit(["x"], "/bin", Path("/") / word / "service.env"),
