@@ -22,6 +22,7 @@ from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.tools import ToolKey
+from maitred.telemetry.activity import Activity
 from maitred.usage.recorder import UsageRecorder
 
 
@@ -48,6 +49,7 @@ class CallServices:
     run_saved: RunSaved
     tasks: TaskRunner
     held_calls: HeldCallService
+    activity: Activity
 
     async def recheck(self, call: Call) -> None:
         """Check a call once more before it goes to its server, which may have changed its tools.

@@ -27,6 +27,7 @@ from maitred.calls.steps.run_saved_chain import RunSavedChain
 from maitred.calls.steps.screen_answer import ScreenAnswer
 from maitred.calls.steps.shorten_answer import ShortenAnswer
 from maitred.calls.steps.take_result_tools import TakeResultTools
+from maitred.calls.steps.trace_call import TraceCall
 from maitred.calls.steps.use_cache import UseCache
 from maitred.gateway.calls import CallServices
 from maitred.gateway.client_shapes import answer_limit
@@ -36,6 +37,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
     """The steps of every call: from an agent, over HTTP, from the command line, and from within a chain."""
     state, lookup = given.state, given.lookup
     return (
+        TraceCall(given.activity),  # a span, and figures of how it ended
         AuditCall(given.auditing.call),  # every call has an audit entry, also one that is refused
         FindTool(lookup),  # name -> tool; waits for a server that is being discovered
         Authorize(lookup.authorize),  # may this caller call it, and is it offered now

@@ -30,6 +30,7 @@ from maitred.wiring.features import (
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.storage import database_of, open_store, task_key_of
+from maitred.wiring.telemetry import open_telemetry
 from maitred.wiring.transports import make_pool
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -104,6 +105,8 @@ async def open_gateway(
         with parts.catalog.serving_unwritten():
             await gateway.configure(settings, viewer=LOCAL_USER)
         await stack.enter_async_context(gateway.serving(asks_models=asks_models))
+        if serves:
+            await open_telemetry(stack, gateway, settings, operator_resolver(settings))
         background = await stack.enter_async_context(Background())
         if serves:
             background.start(remove_containers, gateway, containers)
@@ -136,6 +139,7 @@ async def _make_parts(
     from maitred.gateway.parts import GatewayParts
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
+    from maitred.telemetry.activity import Activity
     from maitred.usage.observations import ToolObservations
     from maitred.usage.recorder import UsageRecorder
 
@@ -152,7 +156,16 @@ async def _make_parts(
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
-    keeper = Discoverer(catalog, pool, counter.count, gatekeeper, most_at_once=most_at_once, retries=retries)
+    activity = Activity()
+    keeper = Discoverer(
+        catalog,
+        pool,
+        counter.count,
+        gatekeeper,
+        most_at_once=most_at_once,
+        retries=retries,
+        activity=activity,
+    )
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)
@@ -171,6 +184,7 @@ async def _make_parts(
         subscriptions=await stack.enter_async_context(subscriptions),
         credentials=make_credentials(settings),
         events=events,
+        activity=activity,
         auditing=auditing,
         screen=make_screen(settings.results),
         gatekeeper=gatekeeper,
