@@ -85,7 +85,7 @@ def _span(span: Any) -> ReceivedSpan:
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_id=span.parent_span_id.hex(),
-        failed=span.status.code == 2,  # noqa: PLR2004  # STATUS_CODE_ERROR
+        failed=span.status.code == 2,  # STATUS_CODE_ERROR
         attributes=_values(span.attributes),
     )
 
@@ -114,7 +114,7 @@ def collector() -> Iterator[Collector]:
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             found.headers.append({name.lower(): value for name, value in self.headers.items()})
-            if found.status == 200:  # noqa: PLR2004  # OK
+            if found.status == 200:  # OK
                 found.take(self.path, body)
             self.send_response(found.status)
             self.send_header("content-type", "application/x-protobuf")

@@ -74,12 +74,14 @@ async def test_spans_have_the_names_of_the_conventions_and_no_argument_answer_or
 
 async def test_a_trace_of_the_headers_of_http_counts_where_a_message_has_none(tmp_path: Path) -> None:
     with collector() as found:
-        async with over_notes(tmp_path, NoteServer(), endpoint=found.url) as gateway, over_http(gateway) as url:
-            async with httpx2.AsyncClient(headers={"traceparent": TRACEPARENT}) as http:
-                base = url.removesuffix("/mcp")
-                body = {"arguments": {"text": SECRET}}
-                answer = await http.post(f"{base}/api/v1/tools/notes/add", json=body)
-    api = found.named("POST /api/v1/tools/{server}/{tool}")
+        async with (
+            over_notes(tmp_path, NoteServer(), endpoint=found.url) as gateway,
+            over_http(gateway) as url,httpx2.AsyncClient(headers={"traceparent": TRACEPARENT}) as http
+        ):
+            base = url.removesuffix("/mcp")
+            body = {"arguments": {"text": SECRET}}
+            answer = await http.post(f"{base}/api/v1/tools/notes/add/call", json=body)
+    api = found.named("POST /api/v1/tools/{server}/{tool}/call")
     assert answer.status_code == httpx2.codes.OK
     assert (api.trace_id, api.parent_id) == (TRACE, PARENT)
     assert api.attributes["http.response.status_code"] == httpx2.codes.OK

@@ -120,6 +120,16 @@ class Metrics:
         self._set(instruments.HELD_CALLS, gateway.held_here)
         self._replace(instruments.SESSIONS, gateway.activity.sessions)
         await self._refresh_tokens(viewer)
+        await self._refresh_stream(viewer)
+
+    async def _refresh_stream(self, viewer: Viewer) -> None:
+        try:
+            states = await self._gateway.audit_stream(viewer)
+        except StoreError:
+            states = {}
+        self._replace(instruments.STREAM_WAITING, {name: one.waiting for name, one in states.items()})
+        failing = {name: 1 if one.position.error else 0 for name, one in states.items()}
+        self._replace(instruments.STREAM_FAILING, failing)
 
     async def _refresh_tokens(self, viewer: Viewer) -> None:
         try:

@@ -147,6 +147,24 @@ class TelemetryExporter:
         if self._provider is not None:
             self._provider.shutdown()
 
+    async def _export(
+        self,
+        exporter: OTLPMetricExporter,
+        collect: Callable[[], Awaitable[Iterable["Metric"]]],
+        limiter: anyio.CapacityLimiter,
+    ) -> bool:
+        """Send all metrics once; false if they did not arrive."""
+        try:
+            families = await collect()
+        except Exception:  # a figure that cannot be computed ends neither the rest nor the gateway
+            log.exception("metrics could not be read")
+            return True
+        data = metrics_data(families, self._resource, self._started_ns, time.time_ns())
+        result = await anyio.to_thread.run_sync(
+            exporter.export, data, abandon_on_cancel=True, limiter=limiter
+        )
+        return result is MetricExportResult.SUCCESS
+
     async def _send_metrics(self, collect: Callable[[], Awaitable[Iterable["Metric"]]]) -> None:
         options, reachability = self._options, Reachability("metrics")
         exporter = OTLPMetricExporter(
@@ -156,11 +174,7 @@ class TelemetryExporter:
         try:
             await anyio.sleep(min(_FIRST_METRICS_S, options.metrics_every_s))
             while True:
-                data = metrics_data(await collect(), self._resource, self._started_ns, time.time_ns())
-                result = await anyio.to_thread.run_sync(
-                    exporter.export, data, abandon_on_cancel=True, limiter=limiter
-                )
-                reachability.note(ok=result is MetricExportResult.SUCCESS)
+                reachability.note(ok=await self._export(exporter, collect, limiter))
                 await anyio.sleep(options.metrics_every_s)
         finally:
             exporter.shutdown()

@@ -1,8 +1,7 @@
-"""Open the way to a collector of OpenTelemetry, if the operator named one."""
+"""Make the way to a collector of OpenTelemetry, if the operator named one."""
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -13,18 +12,15 @@ from maitred.errors import ConfigError
 from maitred.extras import install_command
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
-    from maitred.gateway import Gateway
-    from maitred.telemetry.exporter import CollectorOptions
+    from maitred.telemetry.exporter import CollectorOptions, TelemetryExporter
 
 log = structlog.get_logger(__name__)
 
 _ALL: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
-async def open_telemetry(
-    stack: AsyncExitStack, gateway: "Gateway", settings: Settings, resolve: Callable[[str], str]
-) -> None:
-    """Send traces and metrics until the stack closes; nothing without a collector.
+def make_exporter(settings: Settings, resolve: Callable[[str], str]) -> "TelemetryExporter | None":
+    """What sends traces and metrics; `None` without a collector.
 
     Raises:
         ConfigError: The extra `otel` is missing, or a header cannot be resolved.
@@ -33,18 +29,16 @@ async def open_telemetry(
     traces = section.traces and _is_wanted(section, environ, "TRACES")
     metrics = section.metrics and _is_wanted(section, environ, "METRICS")
     if not (traces or metrics):
-        return
+        return None
     try:
         from maitred.telemetry.exporter import TelemetryExporter
     except ImportError as error:
         if not section.endpoint:  # the variables may be meant for another program
             log.info("no telemetry is sent", missing=error.name, hint=install_command("otel"))
-            return
+            return None
         fault = f"telemetry.endpoint: needs the package {error.name}; `{install_command('otel')}` installs it"
         raise ConfigError(str(settings.source), [fault]) from error
-    exporter = TelemetryExporter(_options(settings, resolve, traces=traces, metrics=metrics))
-    gateway.activity.tracer = exporter.tracer
-    await stack.enter_async_context(exporter.sending(gateway.metrics.collect))
+    return TelemetryExporter(_options(settings, resolve, traces=traces, metrics=metrics))
 
 
 def _is_wanted(section: Telemetry, environ: Mapping[str, str], signal: str) -> bool:
