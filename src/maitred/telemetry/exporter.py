@@ -1,4 +1,4 @@
-"""Send spans and metrics to a collector by OTLP/HTTP; needs the extra `otel`, and loads only with a collector.
+"""Send spans and metrics to a collector by OTLP/HTTP; needs the extra `otel`, and loads with a collector.
 
 Spans wait in a bounded queue, and threads of the SDK send them: no request waits for a collector. What the
 queue cannot hold is dropped. Metrics are sums, so a lost message loses nothing. A collector that does not

@@ -1,4 +1,4 @@
-"""Lines as messages of syslog (RFC 5424): over TLS or TCP with octet counting, UDP, or a socket of the machine.
+"""Lines as messages of syslog (RFC 5424): over TLS or TCP with octet counting, UDP, or a local socket.
 
 Syslog confirms nothing. Over TCP and TLS lines count as sent once the receiver's system has acknowledged all
 bytes, and the connection is still open. A line that is too long for a datagram goes without its arguments.
