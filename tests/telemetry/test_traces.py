@@ -15,7 +15,7 @@ from tests.telemetry.rig import ANSWER, SECRET, NoteServer, over_notes
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 SERVER, CLIENT = 2, 3
-CALL = {"name": "call_tool", "arguments": {"name": "notes__add", "arguments": {"text": SECRET}}}
+CALL: dict[str, Any] = {"name": "notes__add", "arguments": {"text": SECRET}}
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def test_one_trace_leads_from_the_client_through_the_gateway_to_the_server
             meta: Any = {"traceparent": TRACEPARENT, "tracestate": "team=a", "baggage": "user=ann"}
             mode: Any = "legacy" if era == "handshake" else "2026-07-28"
             async with Client(url, mode=mode) as client:
-                await client.call_tool("call_tool", CALL["arguments"], meta=meta)
+                await client.call_tool("call_tool", CALL, meta=meta)
     request, tool, relay = (
         found.named("tools/call call_tool"),
         found.named("execute_tool notes__add"),
@@ -52,10 +52,13 @@ async def test_spans_have_the_names_of_the_conventions_and_no_argument_answer_or
     tmp_path: Path,
 ) -> None:
     with collector() as found:
-        async with over_notes(tmp_path, NoteServer(), endpoint=found.url) as gateway:
-            async with over_http(gateway) as url, Client(url) as client:
-                await client.call_tool("call_tool", {"name": "notes__add", "arguments": {"text": SECRET}})
-                await client.call_tool("search_tools", {"query": f"add a note {SECRET}"})
+        async with (
+            over_notes(tmp_path, NoteServer(), endpoint=found.url) as gateway,
+            over_http(gateway) as url,
+            Client(url) as client,
+        ):
+            await client.call_tool("call_tool", CALL)
+            await client.call_tool("search_tools", {"query": f"add a note {SECRET}"})
     request = found.named("tools/call call_tool").attributes
     assert request["mcp.method.name"] == "tools/call"
     assert request["gen_ai.tool.name"] == "call_tool"
@@ -76,7 +79,8 @@ async def test_a_trace_of_the_headers_of_http_counts_where_a_message_has_none(tm
     with collector() as found:
         async with (
             over_notes(tmp_path, NoteServer(), endpoint=found.url) as gateway,
-            over_http(gateway) as url,httpx2.AsyncClient(headers={"traceparent": TRACEPARENT}) as http
+            over_http(gateway) as url,
+            httpx2.AsyncClient(headers={"traceparent": TRACEPARENT}) as http,
         ):
             base = url.removesuffix("/mcp")
             body = {"arguments": {"text": SECRET}}
@@ -91,10 +95,13 @@ async def test_a_trace_of_the_headers_of_http_counts_where_a_message_has_none(tm
 async def test_a_tool_that_fails_and_a_call_that_is_refused_are_errors_of_their_kind(tmp_path: Path) -> None:
     notes = NoteServer(fails=True)
     with collector() as found:
-        async with over_notes(tmp_path, notes, endpoint=found.url) as gateway, over_http(gateway) as url:
-            async with Client(url) as client:
-                await client.call_tool("call_tool", CALL["arguments"])
-                await client.call_tool("call_tool", {"name": "notes__gone", "arguments": {}})
+        async with (
+            over_notes(tmp_path, notes, endpoint=found.url) as gateway,
+            over_http(gateway) as url,
+            Client(url) as client,
+        ):
+            await client.call_tool("call_tool", CALL)
+            await client.call_tool("call_tool", {"name": "notes__gone", "arguments": {}})
     relay = found.named("tools/call add")
     assert (relay.failed, relay.attributes["error.type"]) == (True, "tool_error")
     refused = found.named("execute_tool")
@@ -105,10 +112,13 @@ async def test_a_tool_that_fails_and_a_call_that_is_refused_are_errors_of_their_
 async def test_baggage_is_passed_on_where_the_operator_allows_it(tmp_path: Path) -> None:
     notes = NoteServer()
     with collector() as found:
-        async with over_notes(tmp_path, notes, endpoint=found.url, baggage=True) as gateway:
-            async with over_http(gateway) as url, Client(url) as client:
-                meta: Any = {"traceparent": TRACEPARENT, "baggage": "team=red"}
-                await client.call_tool("call_tool", CALL["arguments"], meta=meta)
+        async with (
+            over_notes(tmp_path, notes, endpoint=found.url, baggage=True) as gateway,
+            over_http(gateway) as url,
+            Client(url) as client,
+        ):
+            meta: Any = {"traceparent": TRACEPARENT, "baggage": "team=red"}
+            await client.call_tool("call_tool", CALL, meta=meta)
     assert notes.metas[0]["baggage"] == notes.headers[0]["baggage"] == "team=red"
 
 
@@ -119,13 +129,16 @@ async def test_a_collector_that_is_away_delays_no_call_and_causes_one_warning(
     with collector() as found:
         found.status = 400
         telemetry = {"endpoint": found.url, "metrics_every_s": 1.0, "traces": False}
-        async with over_notes(tmp_path, NoteServer(), **telemetry) as gateway:
-            async with over_http(gateway) as url, Client(url) as client:
-                for _ in range(3):
-                    await client.call_tool("call_tool", CALL["arguments"])
-                await eventually(lambda: len(found.headers) > 1)
-                found.status = 200
-                await eventually(lambda: found.value("maitred.calls", server="notes") == 3)
+        async with (
+            over_notes(tmp_path, NoteServer(), **telemetry) as gateway,
+            over_http(gateway) as url,
+            Client(url) as client,
+        ):
+            for _ in range(3):
+                await client.call_tool("call_tool", CALL)
+            await eventually(lambda: len(found.headers) > 1)
+            found.status = 200
+            await eventually(lambda: found.value("maitred.calls", server="notes") == 3)
     said = capsys.readouterr().out
     assert said.count("does not take telemetry") == 1
     assert said.count("takes telemetry again") == 1
@@ -133,13 +146,16 @@ async def test_a_collector_that_is_away_delays_no_call_and_causes_one_warning(
 
 async def test_metrics_are_those_of_prometheus_under_their_names_with_dots(tmp_path: Path) -> None:
     with collector() as found:
-        async with over_notes(tmp_path, NoteServer(), endpoint=found.url, metrics_every_s=1.0) as gateway:
-            async with over_http(gateway) as url, Client(url, mode="legacy") as client:
-                await client.call_tool("call_tool", CALL["arguments"])
-                await client.call_tool("search_tools", {"query": "add a note"})
-                await eventually(lambda: _shows_all(found))
-                async with httpx2.AsyncClient() as http:
-                    text = (await http.get(url.replace("/mcp", "/metrics"))).text
+        async with (
+            over_notes(tmp_path, NoteServer(), endpoint=found.url, metrics_every_s=1.0) as gateway,
+            over_http(gateway) as url,
+            Client(url, mode="legacy") as client,
+        ):
+            await client.call_tool("call_tool", CALL)
+            await client.call_tool("search_tools", {"query": "add a note"})
+            await eventually(lambda: _shows_all(found))
+            async with httpx2.AsyncClient() as http:
+                text = (await http.get(url.replace("/mcp", "/metrics"))).text
     assert found.units["mcp.server.operation.duration"] == "s"
     assert found.value("maitred.server.usable", server="notes") == 1
     assert 'maitred_call_outcomes_total{outcome="ok",server="notes"} 1.0' in text
@@ -150,7 +166,7 @@ async def test_metrics_are_those_of_prometheus_under_their_names_with_dots(tmp_p
 def _shows_all(found: Collector) -> bool:
     """Whether the collector has the last thing that was counted."""
     ok = {"server": "notes", "outcome": "ok"}
-    return (
+    return bool(
         found.value("maitred.call.outcomes", **ok) == 1
         and found.value("maitred.searches", result="found") == 1
         and found.value("maitred.sessions", transport="http") == 1

@@ -3,30 +3,79 @@
 Each gateway has one registry. Gauges are computed when somebody reads them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 
+from maitred.audit.stream_store import StreamState
+from maitred.calls.steps.count_usage import CallWatcher
+from maitred.catalog.snapshot import Snapshot
+from maitred.disclosure.answers import ServerStatus
 from maitred.errors import StoreError
+from maitred.gateway.stats import Stats
+from maitred.gateway.visibility import ChangeWatcher
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.servers import State
+from maitred.model.tools import Tool
+from maitred.model.usage import Spending
 from maitred.telemetry import instruments
+from maitred.telemetry.activity import Activity
 from maitred.telemetry.instruments import INSTRUMENTS, Instrument
-
-if TYPE_CHECKING:
-    from maitred.gateway.gateway import Gateway
 
 _MOST_CHILDREN: Final = 10_000
 """Of the series of one metric; what comes after them is not counted, whatever its labels are made of."""
 
 
+class MonitoredGateway(Protocol):
+    """What the metrics need of a gateway; its methods are described there."""
+
+    activity: Activity
+
+    @property
+    def held_here(self) -> int:
+        """How many calls of this process wait for a person."""
+        ...
+
+    def watch(self, called: CallWatcher) -> None:
+        """See `Gateway`."""
+        ...
+
+    def watch_visibility(self, changed: ChangeWatcher) -> None:
+        """See `Operations`."""
+        ...
+
+    def whole_catalog(self, viewer: Viewer) -> Snapshot:
+        """See `Operations`."""
+        ...
+
+    def servers(self, viewer: Viewer) -> Sequence[ServerStatus]:
+        """See `Gateway`."""
+        ...
+
+    def visible_tools(self, viewer: Viewer) -> list[Tool]:
+        """See `Gateway`."""
+        ...
+
+    def raw_tokens(self, viewer: Viewer) -> int:
+        """See `TokenCounts`."""
+        ...
+
+    async def stats(self, days: int, *, viewer: Viewer) -> Stats:
+        """See `Operations`."""
+        ...
+
+    async def audit_stream(self, viewer: Viewer) -> Mapping[str, StreamState]:
+        """See `AuditMethods`."""
+        ...
+
+
 class Metrics:
     """Counts calls and requests, and reports gauges of the gateway."""
 
-    def __init__(self, gateway: "Gateway") -> None:
+    def __init__(self, gateway: MonitoredGateway) -> None:
         self._gateway = gateway
         self._registry = CollectorRegistry()
         self._metrics: Mapping[str, Any] = {one.name: _make(one, self._registry) for one in INSTRUMENTS}
@@ -154,7 +203,7 @@ class Metrics:
             self._set(instrument, value, label)
 
 
-def _saved(row: Any) -> int:
+def _saved(row: Spending) -> int:
     return max(0, row.raw_tokens - row.spent)
 
 
