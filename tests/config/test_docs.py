@@ -11,6 +11,7 @@ from maitred.config.clients.discovery import discover
 from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.load import ServerEntry, parse
 from maitred.config.settings import (
+    AuditDestination,
     CategoryEntry,
     HoldRule,
     Jwt,
@@ -30,6 +31,7 @@ NESTED = {
     "results.rules": ResultRule,
     "results.rules.drop": ResultDrop,
     "held_calls.rules": HoldRule,
+    "audit.stream": AuditDestination,
 }
 CLASSES = {
     "servers": ServerEntry,

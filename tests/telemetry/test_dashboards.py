@@ -14,7 +14,7 @@ from maitred.telemetry.instruments import INSTRUMENTS
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/monitoring"
 EXPOSED = {name: one for one in INSTRUMENTS for name in one.exposed_names}
-METRIC = re.compile(r"\b(?:maitred|mcp)_\w+")
+METRIC = re.compile(r"\b(?:maitred|mcp_server)_\w+")
 SELECTOR = re.compile(r"\b((?:maitred|mcp)_\w+)\{([^}]*)\}")
 GROUPING = re.compile(r"\bby \(([^)]*)\)")
 OUTCOMES = re.compile(r'outcome!?=~?"([^"]*)"')
@@ -41,7 +41,7 @@ def test_a_query_names_metrics_and_labels_that_exist(query: str) -> None:
     assert named
     assert set(named) <= set(EXPOSED)
     for name, selector in SELECTOR.findall(query):
-        given = {part.split("=")[0].strip("!~ ") for part in selector.split(",")}
+        given = set(re.findall(r"(\w+)(?:=~|!~|!=|=)", selector))
         assert given <= {*EXPOSED[name].labels, "job"}
     for grouping in GROUPING.findall(query):
         assert {one.strip() for one in grouping.split(",")} <= {*labels, "le"}
