@@ -82,7 +82,7 @@ def test_every_alert_says_what_to_do() -> None:
 
 def test_the_page_lists_every_metric_with_its_labels() -> None:
     page = (ROOT / "docs/telemetry.md").read_text()
-    rows = dict(re.findall(r"^\| `((?:maitred|mcp)_\w+)` \| ([^|]*) \|", page, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `((?:maitred|mcp)_\w+)` \| ([^|]*)\|", page, re.MULTILINE))
     assert {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in rows.items()} == {
         (f"{one.name}_total" if one.kind == "counter" else one.name): one.labels for one in INSTRUMENTS
     }

@@ -1,8 +1,8 @@
 """Faults of the sections about monitoring: `telemetry`, and the destinations of the audit trail."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from maitred.config.sections import is_loopback
@@ -97,3 +97,13 @@ def _header_faults(at: Sequence[str], headers: Mapping[str, str]) -> Iterator[tu
     for name, value in headers.items():
         if not _HEADER.fullmatch(name) or any(ord(c) < 32 for c in value):  # noqa: PLR2004  # control characters
             yield [*at, name], "is no header of HTTP"
+
+
+MONITORING_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tuple[Any, str]]]]]] = {
+    Audit: (stream_faults,),
+    Telemetry: (telemetry_faults,),
+}
+"""What finds the faults of a section as a whole, for `maitred.config.load`."""
+
+MONITORING_PARTS: Final = (AuditDestination,)
+"""The mappings within these sections."""

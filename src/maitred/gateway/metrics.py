@@ -1,6 +1,6 @@
 """Counts what `maitred.telemetry.instruments` lists, for `/metrics` and for a collector alike.
 
-Each gateway has one registry. Gauges are computed when somebody reads them.
+Each gateway has one registry. Gauges are computed when they are read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where features report what happens, for whoever counts it; without a listener a report costs nothing.
+"""Where features report what happens, for metrics and traces; without a listener a report costs nothing.
 
 `tracer` begins the spans of requests if a collector is configured.
 """

@@ -27,7 +27,7 @@ _PATH: Final = "/v1/logs"
 
 
 class OtlpDestination:
-    """Posts batches to a collector. `secrets` returns the headers, each time anew."""
+    """Posts batches to a collector. `secrets` returns the headers, each time."""
 
     def __init__(self, url: str, service_name: str, secrets: Secrets) -> None:
         self._url = url if url.rstrip("/").endswith(_PATH) else f"{url.rstrip('/')}{_PATH}"

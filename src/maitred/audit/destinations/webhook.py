@@ -15,7 +15,7 @@ _TOO_LARGE: Final = 413
 
 
 class WebhookDestination:
-    """Posts batches. `secrets` returns the key of the signature and the headers, each time anew."""
+    """Posts batches. `secrets` returns the key of the signature and the headers, each time."""
 
     def __init__(self, name: str, url: str, secrets: Secrets) -> None:
         self._name = name

@@ -70,26 +70,12 @@ def doctor(
         show_client(client, servers or [], settings, viewer, as_json=as_json)
         return
     found = run(lambda: _examine(settings, servers or [], names_in(require or ()), viewer))
-    findings, catalog, cage = found.servers, found.catalog, found.cage
+    findings, catalog = found.servers, found.catalog
     cages = run(lambda: look_at_cages(settings))
     browsers = run(lambda: look_at_browsers(settings))
     findings = [_with_browser(_with_way(finding, settings), browsers) for finding in findings]
     if as_json:
-        print_json(
-            {
-                "config": str(settings.source),
-                "catalog": dict(catalog),
-                "servers": findings,
-                "required": list(found.required),
-                "audit_stream": {
-                    name: {"ok": not bad, "told": text} for name, (text, bad) in found.streams.items()
-                },
-                "search": dataclasses.asdict(found.semantics),
-                "chains": {"jailed": not cage, "why_not": cage},
-                "cages": {one.name: {"works": one.works, "told": one.told} for one in cages},
-                "browsers": [dataclasses.asdict(one) for one in browsers],
-            }
-        )
+        print_json(_as_json(settings, found, findings, cages, browsers))
     else:
         _show_gateway(settings, found)
         _show_cages(cages)
@@ -105,6 +91,27 @@ def doctor(
         or not all(one["ok"] for one in (*findings, *found.required))
     ):
         raise typer.Exit(1)
+
+
+def _as_json(
+    settings: Settings,
+    found: "_DoctorReport",
+    findings: Sequence[dict[str, Any]],
+    cages: Sequence[MachineAspect],
+    browsers: Sequence[BrowserReport],
+) -> dict[str, Any]:
+    """Everything, for programs."""
+    return {
+        "config": str(settings.source),
+        "catalog": dict(found.catalog),
+        "servers": findings,
+        "required": list(found.required),
+        "audit_stream": {name: {"ok": not bad, "told": text} for name, (text, bad) in found.streams.items()},
+        "search": dataclasses.asdict(found.semantics),
+        "chains": {"jailed": not found.cage, "why_not": found.cage},
+        "cages": {one.name: {"works": one.works, "told": one.told} for one in cages},
+        "browsers": [dataclasses.asdict(one) for one in browsers],
+    }
 
 
 def _show_gateway(settings: Settings, found: "_DoctorReport") -> None:
