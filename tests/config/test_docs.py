@@ -15,6 +15,7 @@ from maitred.config.settings import (
     CategoryEntry,
     HoldRule,
     Jwt,
+    ModelPrice,
     ProfileEntry,
     ResultDrop,
     ResultRule,
@@ -32,6 +33,7 @@ NESTED = {
     "results.rules.drop": ResultDrop,
     "held_calls.rules": HoldRule,
     "audit.stream": AuditDestination,
+    "usage.prices": ModelPrice,
 }
 CLASSES = {
     "servers": ServerEntry,

@@ -23,7 +23,7 @@ Insert = Callable[[sa.Table], "sqlite.Insert | postgresql.Insert"]
 USAGE = ("day", "server", "raw_name", "calls", "errors", "total_ms", "histogram", "last_used")
 SPENDING = (
     "day", "principal", "lists", "list_tokens", "answers", "answer_tokens", "results", "result_tokens",
-    "raw_tokens",
+    "raw_tokens", "calls", "argument_tokens", "cost_micros",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Faults of the sections about monitoring: `telemetry`, and the destinations of the audit trail."""
+"""Faults of the sections about monitoring: `telemetry`, `usage`, and destinations of the audit trail."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from maitred.config.sections import is_loopback
-from maitred.config.settings import Audit, AuditDestination, Telemetry
+from maitred.config.settings import Audit, AuditDestination, ModelPrice, Telemetry, UsageSettings
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -44,6 +44,17 @@ def stream_faults(section: Audit) -> Iterator[tuple[Sequence[str], str]]:
                 [*at, "ca_file"],
                 "is for syslog by tls://; other addresses use the certificates of the system",
             )
+
+
+def usage_faults(section: UsageSettings) -> Iterator[tuple[str | Sequence[str], str]]:
+    """Yield the faults of the prices: pairs of keys below the section and a text."""
+    if section.model and section.model not in section.prices:
+        yield "model", f"{section.model!r} has no price; add it to `prices`"
+    elif section.prices and not section.model:
+        yield "prices", "have no effect without `model`, the name of the one that counts"
+    for pattern in section.calls:
+        if "/" not in pattern:
+            yield ["calls", pattern], "is no pattern of `server/tool`, such as `github/*`"
 
 
 def _http_fault(url: str) -> str:
@@ -102,8 +113,9 @@ def _header_faults(at: Sequence[str], headers: Mapping[str, str]) -> Iterator[tu
 MONITORING_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tuple[Any, str]]]]]] = {
     Audit: (stream_faults,),
     Telemetry: (telemetry_faults,),
+    UsageSettings: (usage_faults,),
 }
 """What finds the faults of a section as a whole, for `maitred.config.load`."""
 
-MONITORING_PARTS: Final = (AuditDestination,)
+MONITORING_PARTS: Final = (AuditDestination, ModelPrice)
 """The mappings within these sections."""

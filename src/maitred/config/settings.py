@@ -496,6 +496,31 @@ class Telemetry:
     baggage: bool = False
 
 
+Money = Annotated[float, Ge(0), Le(1_000_000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPrice:
+    """What a model costs for a million tokens that it reads, and for a million that it writes."""
+
+    read: Money = 0.0
+    written: Money = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageSettings:
+    """What use costs, for `maitred stats --by`.
+
+    `prices` are those of models, and `model` is the one by which tokens are priced. `calls` has the price of
+    a call by pattern of `server/tool`; the first that fits counts.
+    """
+
+    currency: Annotated[str, MinLen(1)] = "USD"
+    model: str = ""
+    prices: Mapping[str, ModelPrice] = field(default_factory=dict)
+    calls: Mapping[str, Money] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """All choices of the operator; `source` is their file."""
@@ -528,3 +553,4 @@ class Settings:
     secrets: SecretSettings = field(default_factory=SecretSettings)
     upgrade: UpgradeSettings = field(default_factory=UpgradeSettings)
     telemetry: Telemetry = field(default_factory=Telemetry)
+    usage: UsageSettings = field(default_factory=UsageSettings)

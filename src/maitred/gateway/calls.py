@@ -28,7 +28,7 @@ from maitred.usage.recorder import UsageRecorder
 
 @dataclass(frozen=True, kw_only=True)
 class CallServices:
-    """`succeeded` is called with every tool that answered without error, `watchers` after every call."""
+    """`succeeded` is called with every tool that answered, `price_of` for the price of each call."""
 
     state: GatewayState
     access: Authorization
@@ -45,6 +45,7 @@ class CallServices:
     observe: Observe
     result_tools: ResultTools
     succeeded: Callable[[ToolKey], None]
+    price_of: Callable[[ToolKey], int]
     watchers: Sequence[CallWatcher]
     run_saved: RunSaved
     tasks: TaskRunner

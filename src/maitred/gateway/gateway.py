@@ -50,6 +50,7 @@ from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
 from maitred.gateway.token_counts import TokenCounts
 from maitred.gateway.tool_details import ToolDetails
 from maitred.gateway.tool_search import ToolSearch
+from maitred.gateway.usage_methods import UsageMethods
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Grant, RefusedAccess, Viewer
 from maitred.model.resources import Offer, OfferKind
@@ -71,6 +72,7 @@ class Gateway(
     ProfileMethods,
     ClientShapeMethods,
     ActivityMethods,
+    UsageMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -78,8 +80,8 @@ class Gateway(
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
     count in `TokenCounts`, all about single tools in `ToolDetails`, what needs the search or the use of tools
     in `ToolSearch`, the allow list in `AllowListMethods`, chains in `ChainMethods`, profiles in
-    `ProfileMethods`, what suits a kind of client in `ClientShapeMethods`, and what monitoring reads in
-    `ActivityMethods`.
+    `ProfileMethods`, what suits a kind of client in `ClientShapeMethods`, what monitoring reads in
+    `ActivityMethods`, and shares of use in `UsageMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -186,6 +188,7 @@ class Gateway(
             observe=parts.observations.note,
             result_tools=ResultTools(self._context, self._lists, self._access.outside),
             succeeded=self._search.used,
+            price_of=self._context.price_of_call,
             tasks=self._running,
             held_calls=self._held,
             activity=parts.activity,

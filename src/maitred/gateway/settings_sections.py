@@ -141,6 +141,7 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked=f"{_START} It says where they are sent, with which credentials.",
         instead=_THEN_START,
     ),
+    "usage": SectionRule(about="what use costs"),
     "upgrade": SectionRule(
         about="where newer versions of maitred are looked for",
         locked="It says which address is asked, and so whose version a person installs next.",

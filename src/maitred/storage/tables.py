@@ -129,6 +129,10 @@ spending = sa.Table(
             "raw_tokens",
         )
     ),
+    *(
+        sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+        for name in ("calls", "argument_tokens", "cost_micros")
+    ),
 )
 """Tokens by principal and day (UTC)."""
 

@@ -63,7 +63,9 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         UseCache(given.cache, given.cache_policy, given.usage),  # answers from the cache, or empties it
         # What happens only if the call is made.
         AuditChange(),  # "begun" is written before something can change
-        CountUsage(given.usage, given.watchers, given.succeeded),  # how often, how long, how well
+        CountUsage(
+            given.usage, given.watchers, given.succeeded, given.price_of
+        ),  # how often, how long, how well
         ObserveAnswer(given.observe),  # what answers look like, for the menu
         CleanAnswer(lambda server: state.spec(server).allowed_origins),  # no marks of ours, no foreign links
         RunSavedChain(state.is_composed, given.run_saved),  # answers here; all others go to a server

@@ -1,4 +1,4 @@
-"""How far each destination of the audit trail has taken its lines."""
+"""How far each destination of the audit trail is; calls, arguments and prices by principal."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -6,9 +6,11 @@ from alembic import op
 revision = "0016"
 down_revision = "0014"
 
+_COLUMNS = ("calls", "argument_tokens", "cost_micros")
+
 
 def upgrade() -> None:
-    """Make the table."""
+    """Make the table and the columns."""
     op.create_table(
         "audit_stream",
         sa.Column("name", sa.String(40), primary_key=True),
@@ -21,8 +23,12 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(32), nullable=False),
         sa.Column("alive_until", sa.String(40), nullable=False),
     )
+    for name in _COLUMNS:
+        op.add_column("spending", sa.Column(name, sa.BigInteger, nullable=False, server_default="0"))
 
 
 def downgrade() -> None:
-    """Drop the table."""
+    """Drop them."""
+    for name in _COLUMNS:
+        op.drop_column("spending", name)
     op.drop_table("audit_stream")
