@@ -47,15 +47,17 @@ async def test_calls_and_tokens_have_the_prices_of_their_tool_and_of_the_model(
             await gateway.make_token(TokenRequest(name="ann", role="agent", scope=Scope()), LOCAL_USER)
             for _ in range(2):
                 await gateway.call(ToolCall(name="maps__route", arguments=arguments), viewer=as_agent("ann"))
-            answer = await gateway.call(ToolCall(name="mail__send"), viewer=as_agent("bob"))
+            answer = await gateway.call(ToolCall(name="mail__send", arguments={}), viewer=as_agent("bob"))
             gateway.count_result({"content": [{"type": "text", "text": "y" * 4_000}]}, as_agent("bob"))
             assert not answer.get("isError")
         async with open_gateway(settings, in_process=servers) as gateway:
             by_name = {one.name: one for one in await gateway.usage_shares(1, "principal", LOCAL_USER)}
             by_role = {one.name: one for one in await gateway.usage_shares(1, "role", LOCAL_USER)}
     ann, bob = by_name["ann"], by_name["bob"]
-    assert (ann.calls, ann.argument_tokens, ann.cost) == (2, 200, pytest.approx(2 * 0.25 + 200 * 1_000 / 1e6))
-    assert (bob.calls, bob.read_tokens, bob.cost) == (1, 1_000, pytest.approx(1 + 1_000 * 2 / 1e6))
+    assert (ann.calls, ann.argument_tokens) == (2, 200)
+    assert ann.cost == pytest.approx(2 * 0.25 + 200 * 1_000 / 1e6)
+    assert (bob.calls, bob.read_tokens) == (1, 1_000)
+    assert bob.cost == pytest.approx(1 + 1_000 * 2 / 1e6)
     assert (by_role["agent"].calls, by_role[NO_TOKEN].calls) == (2, 1)
 
     usage = "usage: {currency: EUR, model: m, prices: {m: {read: 2, written: 1000}}}\n"
