@@ -62,6 +62,7 @@ async def test_calls_and_tokens_have_the_prices_of_their_tool_and_of_the_model(
 
     usage = "usage: {currency: EUR, model: m, prices: {m: {read: 2, written: 1000}}}\n"
     (tmp_path / "maitred.yaml").write_text(f"catalog: {{path: c.db}}\nservers: {{}}\n{usage}")
+    capsys.readouterr()  # what the gateway above logged
     run = runner(tmp_path, monkeypatch, capsys)
     found = json.loads((await anyio.to_thread.run_sync(run, "stats", "--by", "principal", "--json")).fine)
     assert [one["name"] for one in found["shares"]] == ["bob", "ann"], "the most expensive first"

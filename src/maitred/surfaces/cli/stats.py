@@ -13,7 +13,7 @@ import typer
 from maitred.config.settings import Settings
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
-from maitred.model.usage import Level, ToolStanding, Usage
+from maitred.model.usage import Level, Spending, ToolStanding, Usage
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -78,21 +78,25 @@ def stats(
         )
         _show_used("servers", "server", found.by_server)
     if found.spending:
-        rows = [
-            (
-                *(row.day, row.principal),
-                *(f"{n:,}" for n in (row.spent, row.raw_tokens, row.raw_tokens - row.spent)),
-                "passed" if row.break_even else "",
-            )
-            for row in found.spending
-        ]
-        headings = ("day", "principal", *_TOKENS, "break-even")
-        print_table(make_table("tokens for finding tools", headings, rows, numbers=_TOKENS))
+        _show_spending(found.spending)
     out.print(
         f"{count_of(found.calls, 'call')} in {count_of(days, 'day')}; {count_of(found.tools, 'tool')} on"
         f" {count_of(found.servers, 'server')}, {found.raw_tokens:,} tokens raw"
     )
     out.print(_levels(found.levels, found.tiers_at))
+
+
+def _show_spending(spending: Sequence[Spending]) -> None:
+    rows = [
+        (
+            *(row.day, row.principal),
+            *(f"{n:,}" for n in (row.spent, row.raw_tokens, row.raw_tokens - row.spent)),
+            "passed" if row.break_even else "",
+        )
+        for row in spending
+    ]
+    headings = ("day", "principal", *_TOKENS, "break-even")
+    print_table(make_table("tokens for finding tools", headings, rows, numbers=_TOKENS))
 
 
 def _show_shares(settings: Settings, viewer: Viewer, days: int, by: "ShareKind", *, as_json: bool) -> None:
