@@ -184,3 +184,12 @@ async def test_spans_wait_in_a_bounded_queue_while_the_collector_does_not_answer
         for _ in range(20_000):
             tracer.begin("span", "internal", {}, {}).end()
     assert anyio.current_time() - started < 60
+
+
+async def test_what_was_counted_last_is_sent_when_the_gateway_ends(tmp_path: Path) -> None:
+    with collector() as found:
+        async with over_notes(tmp_path, NoteServer(), endpoint=found.url, metrics_every_s=3_600.0) as gateway:
+            await eventually(lambda: bool(found.points))
+            async with over_http(gateway) as url, Client(url) as client:
+                await client.call_tool("call_tool", CALL)
+    assert found.value("maitred.calls", server="notes") == 1

@@ -134,14 +134,23 @@ class TelemetryExporter:
     @asynccontextmanager
     async def sending(self, collect: Callable[[], Awaitable[Iterable["Metric"]]]) -> AsyncIterator[None]:
         """Send until the context is left, and the rest then, for some seconds; `collect` reads all."""
+        exporter = self._make_metric_exporter() if self._options.metrics else None
         try:
             async with Background() as background:
-                if self._options.metrics:
-                    background.start(self._send_metrics, collect)
+                if exporter is not None:
+                    background.start(self._send_metrics, exporter, collect)
                 yield
         finally:
             with anyio.move_on_after(_LEAVE_S, shield=True):
+                if exporter is not None:
+                    await self._export(exporter, collect, anyio.CapacityLimiter(1))
                 await anyio.to_thread.run_sync(self._end, abandon_on_cancel=True)
+            if exporter is not None:
+                exporter.shutdown()
+
+    def _make_metric_exporter(self) -> OTLPMetricExporter:
+        options = self._options
+        return OTLPMetricExporter(endpoint=options.address("metrics"), headers=dict(options.headers) or None)
 
     def _end(self) -> None:
         if self._provider is not None:
@@ -165,16 +174,12 @@ class TelemetryExporter:
         )
         return result is MetricExportResult.SUCCESS
 
-    async def _send_metrics(self, collect: Callable[[], Awaitable[Iterable["Metric"]]]) -> None:
-        options, reachability = self._options, Reachability("metrics")
-        exporter = OTLPMetricExporter(
-            endpoint=options.address("metrics"), headers=dict(options.headers) or None
-        )
+    async def _send_metrics(
+        self, exporter: OTLPMetricExporter, collect: Callable[[], Awaitable[Iterable["Metric"]]]
+    ) -> None:
+        every_s, reachability = self._options.metrics_every_s, Reachability("metrics")
         limiter = anyio.CapacityLimiter(1)
-        try:
-            await anyio.sleep(min(_FIRST_METRICS_S, options.metrics_every_s))
-            while True:
-                reachability.note(ok=await self._export(exporter, collect, limiter))
-                await anyio.sleep(options.metrics_every_s)
-        finally:
-            exporter.shutdown()
+        await anyio.sleep(min(_FIRST_METRICS_S, every_s))
+        while True:
+            reachability.note(ok=await self._export(exporter, collect, limiter))
+            await anyio.sleep(every_s)
