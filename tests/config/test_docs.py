@@ -11,9 +11,11 @@ from maitred.config.clients.discovery import discover
 from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.load import ServerEntry, parse
 from maitred.config.settings import (
+    AuditDestination,
     CategoryEntry,
     HoldRule,
     Jwt,
+    ModelPrice,
     ProfileEntry,
     ResultDrop,
     ResultRule,
@@ -30,6 +32,8 @@ NESTED = {
     "results.rules": ResultRule,
     "results.rules.drop": ResultDrop,
     "held_calls.rules": HoldRule,
+    "audit.stream": AuditDestination,
+    "usage.prices": ModelPrice,
 }
 CLASSES = {
     "servers": ServerEntry,

@@ -20,7 +20,6 @@ from tests.surfaces.http.seen_as import As
 from maitred.admission.manifest import fits, manifest_schema
 from maitred.config.load import load, parse
 from maitred.surfaces.http.app import api
-from maitred.surfaces.http.operations import Metrics
 from maitred.wiring import open_gateway
 
 ROOT = Path(__file__).parents[2]
@@ -199,7 +198,7 @@ async def played(folder: Path) -> list[tuple[int, Any]]:
     answers: list[tuple[int, Any]] = []
     with anyio.fail_after(SOON_S):
         async with open_gateway(load(folder / "maitred.yaml")) as gateway:
-            transport = httpx2.ASGITransport(app=As(api(gateway, Metrics(gateway))))
+            transport = httpx2.ASGITransport(app=As(api(gateway)))
             async with httpx2.AsyncClient(transport=transport) as http:
                 for line in BY_HTTP.splitlines():
                     digest = answers[1][1]["cases"][0]["digest"] if len(answers) > 1 else ""

@@ -21,6 +21,7 @@ from tests.held_calls.bank import OVER_100, Bank, calling, opened
 from maitred.config.settings import HeldCallSettings
 from maitred.held_calls import webhook
 from maitred.model.access import LOCAL_USER
+from maitred.signed_post import SIGNATURE
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,7 @@ async def test_a_call_that_waits_in_the_inbox_is_announced_without_its_arguments
     message = json.loads(body)
     assert (message["event"], message["id"], message["principal"]) == ("call.held", held.id, "ann")
     assert b"s3cret" not in body
-    signed = dict(part.split("=") for part in headers[webhook.SIGNATURE].split(","))
+    signed = dict(part.split("=") for part in headers[SIGNATURE].split(","))
     expected = hmac.new(KEY.encode(), signed["t"].encode() + b"." + body, hashlib.sha256).hexdigest()
     assert signed["v1"] == expected
 

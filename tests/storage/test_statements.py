@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from maitred.access import token_store
 from maitred.admission import allow_list, registry
 from maitred.audit import answers as audit_answers
-from maitred.audit import hash_chain, line_index
+from maitred.audit import hash_chain, line_index, stream_store
 from maitred.backends.oauth import vault
 from maitred.catalog import store
 from maitred.mediation import memo_store
@@ -23,7 +23,7 @@ Insert = Callable[[sa.Table], "sqlite.Insert | postgresql.Insert"]
 USAGE = ("day", "server", "raw_name", "calls", "errors", "total_ms", "histogram", "last_used")
 SPENDING = (
     "day", "principal", "lists", "list_tokens", "answers", "answer_tokens", "results", "result_tokens",
-    "raw_tokens",
+    "raw_tokens", "calls", "argument_tokens", "cost_micros",
 )  # fmt: skip
 
 
@@ -72,6 +72,7 @@ def lines_with_terms(count: int) -> sa.Select[tuple[object, ...]]:
 
 
 A, E, R, T, U = t.audit.c, t.audit_ends.c, t.audit_answers.c, t.audit_terms.c, t.usage.c
+S = t.audit_stream.c
 EVENT = columns(t.approvals, ["kind", "manifest", "image", "definition", "who", "why", "at"])
 X = "x"
 CAST = re.compile(r"::[A-Z]+")
@@ -272,6 +273,38 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
     "audit answers: drop up to": (
         audit_answers._DROP_UP_TO,
         lambda _: sa.delete(t.audit_answers).where(R.at <= X),
+    ),
+    "audit stream: add": (
+        stream_store.ADD,
+        lambda insert: insert(t.audit_stream).on_conflict_do_nothing(index_elements=["name"]),
+    ),
+    "audit stream: take": (
+        stream_store.TAKE,
+        lambda _: (
+            sa.update(t.audit_stream)
+            .values(owner=X, alive_until=X)
+            .where(S.name == X, sa.or_(S.owner == X, S.alive_until < X))
+        ),
+    ),
+    "audit stream: advance": (
+        stream_store.ADVANCE,
+        lambda _: (
+            sa.update(t.audit_stream)
+            .values(seq=1, count=S["count"] + 1, skipped=S.skipped + 1, sent_at=X, error=X)
+            .where(S.name == X, S.owner == X)
+        ),
+    ),
+    "audit stream: fail": (
+        stream_store.FAIL,
+        lambda _: sa.update(t.audit_stream).values(error=X, failed_at=X).where(S.name == X, S.owner == X),
+    ),
+    "audit stream: leave": (
+        stream_store.LEAVE,
+        lambda _: sa.update(t.audit_stream).values(alive_until=X).where(S.owner == X),
+    ),
+    "audit stream: all": (
+        stream_store.ALL,
+        lambda _: sa.select(S.name, S.seq, S["count"], S.skipped, S.sent_at, S.error, S.failed_at),
     ),
     "audit: naming": (
         hash_chain._NAMING,

@@ -86,6 +86,14 @@ class TokenService:
         self._auditing.require(viewer, "grant")
         return await self._store.listed()
 
+    async def records(self) -> Sequence[TokenRecord]:
+        """Every token that is or was, for figures by role, which show none of them.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        return await self._store.listed()
+
     async def revoke(self, id_or_name: str, viewer: Viewer) -> Sequence[TokenRecord]:
         """Revoke the token of an id, or all tokens of a name; returns those that were valid until now.
 

@@ -237,6 +237,11 @@ def pages(connection: DriverConnection, after: int) -> Iterator[Sequence[Row]]:
         after = rows[-1][0]
 
 
+def lines_after(connection: DriverConnection, after: int, limit: int) -> Sequence[Row]:
+    """The first rows after a line, at most `limit` of them."""
+    return connection.execute(_ROWS, (after, limit)).fetchall()
+
+
 def latest(connection: DriverConnection, criteria: AuditFilter, before: int, limit: int) -> AuditLines:
     """The newest matching lines, the newest first, of those before a number (0: of all).
 

@@ -17,10 +17,11 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 import anyio
 
-from maitred.audit import answers, hash_chain
+from maitred.audit import answers, hash_chain, stream_store
 from maitred.audit.answers import AnswerTexts, KeptText
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.masking import mask_value
+from maitred.audit.stream_store import StreamState
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
 from maitred.storage.batch import BatchWriter
@@ -325,6 +326,14 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         return await self._database.read_driver(
             lambda connection: self._texts.get(connection, digests, since)
         )
+
+    async def stream_states(self) -> Mapping[str, StreamState]:
+        """Where every destination is that ever was, by name.
+
+        Raises:
+            StoreError: That cannot be read.
+        """
+        return await self._database.read_driver(stream_store.states)
 
     async def prune_answers(self, older_than_days: int) -> int:
         """Delete the texts of answers that are older than so many days; returns how many."""

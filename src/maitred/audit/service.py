@@ -20,6 +20,7 @@ import structlog
 from maitred.audit.answers import MEBIBYTE, KeptText, text_of, tokens_of
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.log import AuditEntry, AuditLog
+from maitred.audit.stream_store import StreamState
 from maitred.config.settings import Audit
 from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreError
 from maitred.model.access import Ability, Viewer, refusal
@@ -299,6 +300,19 @@ class AuditService:
         """
         self.require(viewer, "audit")
         return await self.trail.head()
+
+    async def stream_states(self, viewer: Viewer) -> Mapping[str, StreamState]:
+        """Where each configured destination is to which lines are sent, by name.
+
+        Raises:
+            NotAllowedError: The viewer may not watch.
+            StoreError: That cannot be read.
+        """
+        self.require(viewer, "watch")
+        if not self._settings.stream:
+            return {}
+        found = await self.trail.stream_states()
+        return {name: found[name] for name in self._settings.stream if name in found}
 
     async def prune(self, viewer: Viewer) -> int:
         """Delete lines older than the settings allow and record that; returns how many.

@@ -48,6 +48,7 @@ from maitred.errors import (
 from maitred.model.servers import EraChoice, FaultCode, Health, ServerSpec, State
 from maitred.model.sharing import NO_SHARER, Sharer
 from maitred.model.transports import reach_of
+from maitred.tracing import detach
 
 log = structlog.get_logger(__name__)
 
@@ -387,6 +388,7 @@ class ServerTask:
     async def _run(self, slots: anyio.Semaphore, delay_s: float) -> None:
         """One connection from start to end; the pool goes on after any failure."""
         self.again_s = None  # if it is cancelled from outside
+        detach()
         try:
             await self._live(slots, delay_s)
         except Exception:

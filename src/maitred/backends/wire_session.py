@@ -38,6 +38,7 @@ from maitred.jsonrpc import (
 from maitred.model.asking import LIST_ROOTS
 from maitred.model.servers import EraChoice
 from maitred.model.tasks import related_task
+from maitred.tracing import child_span, present_span
 
 _MOST_ABOUT_TASKS = 64
 _TELL_ROOTS_S = 2.0
@@ -112,6 +113,7 @@ class WireSession(ClientSession):
         self, server: str, callers: CallersUnderWay, folder: str, background: Background, **options: Any
     ) -> None:
         super().__init__(**options)
+        self.server = server
         self.callers = callers
         self.questions = QuestionTasks(callers.answer, background)
         self.logs = LogMessages(server, callers)
@@ -195,7 +197,35 @@ class WireSession(ClientSession):
         return types.ClientCapabilities.model_validate(known)
 
     async def request(self, method: str, params: dict[str, Any], opts: RequestOptions) -> dict[str, Any]:
-        """Send a request with the envelope of the session; returns the result unchanged."""
+        """Send a request with the envelope of the session; returns the result unchanged.
+
+        A server gets the trace of the request, if there is one, and never the baggage that a client sent.
+        """
+        if "baggage" in (meta := params.get("_meta") or {}):
+            params = {**params, "_meta": {key: value for key, value in meta.items() if key != "baggage"}}
+        if present_span() is None:
+            return await self._send(method, params, opts)
+        name = params.get("name")
+        target = f"{method} {name}" if method == "tools/call" else method
+        with child_span(target, "client", self._attributes(method, name)) as span:
+            carrier = span.carrier()
+            params = {**params, "_meta": {**(params.get("_meta") or {}), **carrier}}
+            opts["headers"] = {**(opts.get("headers") or {}), **carrier}
+            result = await self._send(method, params, opts)
+            if result.get("isError"):
+                span.fail("tool_error")
+            return result
+
+    def _attributes(self, method: str, tool: Any) -> dict[str, str]:
+        """What a span says of a request, by the conventions for MCP."""
+        found = {"mcp.method.name": method, "maitred.server": self.server}
+        if self.protocol_version:
+            found["mcp.protocol.version"] = self.protocol_version
+        if method == "tools/call":
+            found |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": str(tool)}
+        return found
+
+    async def _send(self, method: str, params: dict[str, Any], opts: RequestOptions) -> dict[str, Any]:
         data: dict[str, Any] = {"method": method, "params": params}
         capabilities = params.get("_meta", {}).get(CLIENT_CAPABILITIES_META_KEY)
         self._stamp(data, opts)

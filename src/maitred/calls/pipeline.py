@@ -47,8 +47,8 @@ class Call:
     model: it is cut to the budget of tokens and says whose data it is. `caller` is whom the
     server may ask meanwhile. `chain` is the chain that calls, if one does. `FindTool` sets `tool`, and
     `AuditCall` sets `entry`; a step that reads them earlier gets a `StepOrderError`. `RunAsTask` sets
-    `request.task`, and `HoldCall` sets `approval` and `rules_version`. No step changes anything else, and
-    none copies a call: `dataclasses.replace` drops what steps set.
+    `request.task`, `HoldCall` sets `approval`, `rules_version` and `waited_s`, and `Relay` sets `server_s`.
+    No step changes anything else, and none copies a call: `dataclasses.replace` drops what steps set.
     """
 
     request: ToolCall
@@ -67,6 +67,12 @@ class Call:
 
     rules_version: str = field(init=False, default="")
     """The version of the rules by which it was judged whether the call waits for a person."""
+
+    server_s: float = field(init=False, default=0.0)
+    """How long its server took, with its start."""
+
+    waited_s: float = field(init=False, default=0.0)
+    """How long it waited for a person."""
 
     def note_question(self, method: str) -> None:
         """Record that the server asks its caller."""

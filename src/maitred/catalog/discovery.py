@@ -43,6 +43,7 @@ from maitred.model.servers import ServerSpec
 from maitred.model.sharing import NO_SHARER, Sharer
 from maitred.model.tools import RawTool, ToolKey, canonical
 from maitred.model.transports import is_judged
+from maitred.telemetry.activity import Activity
 
 MOST_TOOLS: Final = 200
 MOST_BYTES: Final = 1_000_000
@@ -131,8 +132,9 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         *,
         most_at_once: int = MOST_AT_ONCE,
         retries: bool = True,
+        activity: Activity | None = None,
     ) -> None:
-        self._catalog = catalog
+        self._catalog, self._activity = catalog, activity or Activity()
         self._retries = retries
         self._pool = pool
         self._count = count
@@ -385,8 +387,9 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         if spec.withheld:
             return Report(server=server, error=f"it {spec.withheld}")
         try:
-            comparison, found, published = await self._listed(spec, on, key)
-            change = await self._compared(spec, comparison, found, published)
+            with self._activity.discovery(server):
+                comparison, found, published = await self._listed(spec, on, key)
+                change = await self._compared(spec, comparison, found, published)
         except MaitredError as error:
             return await self._failed(spec, error, key)
         changed = len([tool for tool in change.tools if tool.server == server])

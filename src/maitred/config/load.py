@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from maitred.config.document import ConfigDocument, Keys, read_document, read_text
 from maitred.config.hold_rules import hold_faults
+from maitred.config.monitoring import MONITORING_FAULTS, MONITORING_PARTS
 from maitred.config.paths import state_folder
 from maitred.config.profile_entries import profile_faults, to_profile
 from maitred.config.result_rules import result_faults
@@ -123,6 +124,7 @@ _PARTS = (
     ProfileEntry,
     SavedEntry,
     ExemptionEntry,
+    *MONITORING_PARTS,
     HoldRule,
     Jwt,
     ResultDrop,
@@ -146,6 +148,7 @@ _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tupl
     HeldCallSettings: (hold_faults, webhook_faults),
     RegistrySettings: (registry_faults,),
     SecretSettings: (secret_faults,),
+    **MONITORING_FAULTS,
 }
 """What finds the faults of a section as a whole: pairs of a key, or of keys, below it and a text."""
 _ALL_COMMANDS: Final[Mapping[Any, Sequence[str]]] = {True: ["*"], False: [], "true": ["*"], "false": []}

@@ -278,13 +278,33 @@ class Daemon:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AuditDestination:
+    """Where lines of the audit trail are sent as they are written; see `maitred.audit.stream`.
+
+    `url` is that of a collector (`otlp`), of a receiver of JSON (`webhook`), or `tls://`, `tcp://`, `udp://`
+    or `unix://` for `syslog`. `headers` and `key`, which signs messages of a webhook, may have references.
+    `ca_file` has the certificates by which a `tls://` receiver is trusted. `start` says whether lines that
+    are already there when the destination is new are sent, too. At most `batch` lines go at once.
+    """
+
+    kind: Literal["otlp", "syslog", "webhook"]
+    url: Annotated[str, MinLen(1)]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    ca_file: str = ""
+    facility: Annotated[int, Ge(0), Le(23)] = 13
+    start: Literal["new", "all"] = "new"
+    batch: Annotated[int, Ge(1), Le(1_000)] = 200
+
+
+@dataclass(frozen=True, kw_only=True)
 class Audit:
     """The audit trail. Lines older than `keep_days` are dropped; 0 keeps them for ever.
 
     `arguments` says what it stores of the arguments of calls: a hash, all of them with masked secrets, or
     nothing. `answers` says of which answers it stores the text that an agent read, with masked secrets: of
     none, of those of the menu, or of all. Texts go after `answers_days`, or when they take more space than
-    `answers_mib` mebibytes.
+    `answers_mib` mebibytes. `stream` has the destinations to which the gateway sends lines, by name.
     """
 
     enabled: bool = True
@@ -293,6 +313,7 @@ class Audit:
     answers: Literal["none", "menu", "all"] = "none"
     answers_days: Annotated[int, Ge(1)] = 7
     answers_mib: Annotated[int, Ge(1)] = 64
+    stream: Mapping[str, AuditDestination] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,6 +477,51 @@ class UpgradeSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Telemetry:
+    """Traces and metrics by OTLP/HTTP to a collector of OpenTelemetry; needs the extra `otel`.
+
+    Without `endpoint`, nothing is sent, unless the variables `OTEL_EXPORTER_OTLP_…` name a collector.
+    `headers` may have references. `sample` is the share of traces that begin here and are sent; without it,
+    the variables decide, or all are. With `baggage`, what a client sends beside its trace is passed on to
+    servers.
+    """
+
+    endpoint: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    service_name: Annotated[str, MinLen(1)] = "maitred"
+    traces: bool = True
+    metrics: bool = True
+    metrics_every_s: Annotated[float, Ge(1), Le(86_400)] = 60.0
+    sample: Annotated[float, Ge(0), Le(1)] | None = None
+    baggage: bool = False
+
+
+Money = Annotated[float, Ge(0), Le(1_000_000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPrice:
+    """What a model costs for a million tokens that it reads, and for a million that it writes."""
+
+    read: Money = 0.0
+    written: Money = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageSettings:
+    """What use costs, for `maitred stats --by`.
+
+    `prices` are those of models, and `model` is the one by which tokens are priced. `calls` has the price of
+    a call by pattern of `server/tool`; the first that fits counts.
+    """
+
+    currency: Annotated[str, MinLen(1)] = "USD"
+    model: str = ""
+    prices: Mapping[str, ModelPrice] = field(default_factory=dict)
+    calls: Mapping[str, Money] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """All choices of the operator; `source` is their file."""
 
@@ -486,3 +552,5 @@ class Settings:
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     secrets: SecretSettings = field(default_factory=SecretSettings)
     upgrade: UpgradeSettings = field(default_factory=UpgradeSettings)
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    usage: UsageSettings = field(default_factory=UsageSettings)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from maitred.audit.answers import KeptText
 from maitred.audit.hash_chain import AuditLines, Mark, Verification
 from maitred.audit.service import AuditService
+from maitred.audit.stream_store import StreamState
 from maitred.model.access import Viewer
 
 
@@ -58,6 +59,15 @@ class AuditMethods:
             StoreError: They cannot be read.
         """
         return await self._auditing.answers(viewer, digests)
+
+    async def audit_stream(self, viewer: Viewer) -> Mapping[str, StreamState]:
+        """Where each destination of the audit trail is, by name.
+
+        Raises:
+            NotAllowedError: The viewer may not watch.
+            StoreError: That cannot be read.
+        """
+        return await self._auditing.stream_states(viewer)
 
     async def verify_audit(self, viewer: Viewer, known: Mark | None = None) -> Verification:
         """Check the whole audit trail; `known` is a head that was saved elsewhere.

@@ -22,12 +22,13 @@ from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.tools import ToolKey
+from maitred.telemetry.activity import Activity
 from maitred.usage.recorder import UsageRecorder
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallServices:
-    """`succeeded` is called with every tool that answered without error, `watchers` after every call."""
+    """`succeeded` is called with every tool that answered, `price_of` for the price of each call."""
 
     state: GatewayState
     access: Authorization
@@ -44,10 +45,12 @@ class CallServices:
     observe: Observe
     result_tools: ResultTools
     succeeded: Callable[[ToolKey], None]
+    price_of: Callable[[ToolKey], int]
     watchers: Sequence[CallWatcher]
     run_saved: RunSaved
     tasks: TaskRunner
     held_calls: HeldCallService
+    activity: Activity
 
     async def recheck(self, call: Call) -> None:
         """Check a call once more before it goes to its server, which may have changed its tools.

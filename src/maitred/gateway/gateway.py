@@ -22,6 +22,7 @@ from maitred.disclosure import pages
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.introduction import ListContent
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
+from maitred.gateway.activity_methods import ActivityMethods
 from maitred.gateway.allow_list import AllowListMethods
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cache_policy import CachePolicy
@@ -49,6 +50,7 @@ from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
 from maitred.gateway.token_counts import TokenCounts
 from maitred.gateway.tool_details import ToolDetails
 from maitred.gateway.tool_search import ToolSearch
+from maitred.gateway.usage_methods import UsageMethods
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Grant, RefusedAccess, Viewer
 from maitred.model.resources import Offer, OfferKind
@@ -69,6 +71,8 @@ class Gateway(
     ChainMethods,
     ProfileMethods,
     ClientShapeMethods,
+    ActivityMethods,
+    UsageMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -76,7 +80,8 @@ class Gateway(
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
     count in `TokenCounts`, all about single tools in `ToolDetails`, what needs the search or the use of tools
     in `ToolSearch`, the allow list in `AllowListMethods`, chains in `ChainMethods`, profiles in
-    `ProfileMethods`, and what suits a kind of client in `ClientShapeMethods`.
+    `ProfileMethods`, what suits a kind of client in `ClientShapeMethods`, what monitoring reads in
+    `ActivityMethods`, and shares of use in `UsageMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -108,7 +113,7 @@ class Gateway(
             storage=Storage(parts.catalog, configuration.again),
             configuration=configuration,
         )
-        self._search, self._events = parts.search, parts.events
+        self._search, self._events, self.activity = parts.search, parts.events, parts.activity
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._credentials, self._menu = parts.credentials, access.whole.menu
@@ -122,7 +127,7 @@ class Gateway(
             reserved=parts.reserved_names,
         )
         self._own_answers = OwnAnswers(self._lists, self._results, parts.auditing)
-        self._finder = SearchService(context, access, visibility, parts.search, parts.usage)
+        self._finder = SearchService(context, access, visibility, parts.search, parts.usage, parts.activity)
         self._lookup = ToolLookup(context, access, visibility, warm=self._build_index)
         self._running = TaskService(
             context,
@@ -183,8 +188,10 @@ class Gateway(
             observe=parts.observations.note,
             result_tools=ResultTools(self._context, self._lists, self._access.outside),
             succeeded=self._search.used,
+            price_of=self._context.price_of_call,
             tasks=self._running,
             held_calls=self._held,
+            activity=parts.activity,
             watchers=self._call_watchers,
             run_saved=lambda call: self._chains.run_saved(call),  # noqa: PLW0108  # chains are made after steps
         )

@@ -397,6 +397,11 @@ class HeldCallService:
                 log.debug("a report was not delivered", reason=repr(error))
             await anyio.sleep(_REPORT_S)
 
+    @property
+    def waiting_here(self) -> int:
+        """How many calls of this process wait."""
+        return len(self._inbox)
+
     # --- decisions ----------------------------------------------------------------------------------------
 
     def decides(self, viewer: Viewer) -> bool:

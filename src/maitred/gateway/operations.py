@@ -286,6 +286,11 @@ class Operations(
         """Whether there are rules by which a call may wait for a person."""
         return self._held.has_rules
 
+    @property
+    def held_here(self) -> int:
+        """How many calls of this process wait for a person."""
+        return self._held.waiting_here
+
     def watch_held_calls(self, heard: Callable[[], None]) -> None:
         """Call a function when a call of this process begins to wait, or ends that; it must not block."""
         self._held.listen(heard)

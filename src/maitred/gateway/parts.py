@@ -27,6 +27,7 @@ from maitred.gateway.use_cases import OpenWriter
 from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.service import MediationService
 from maitred.search.engine import SearchEngine
+from maitred.telemetry.activity import Activity
 from maitred.usage.observations import ToolObservations
 from maitred.usage.recorder import UsageRecorder
 from maitred.visibility.visibility import VisibilityTable
@@ -49,6 +50,7 @@ class GatewayParts:
     subscriptions: Subscriptions
     credentials: Credentials
     events: Events
+    activity: Activity
     auditing: AuditService
     screen: AnswerScreen
     gatekeeper: Gatekeeper

@@ -1,5 +1,6 @@
 """Search for viewers: phrases and filters in; an answer out, with the withheld tools and why."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ANY_USE, WINDOW_DAYS, Usage, UsageFilter
 from maitred.search.engine import SearchEngine
 from maitred.search.results import Filter, SearchHits
+from maitred.telemetry.activity import Activity
+from maitred.tracing import root_span
 from maitred.usage.recorder import UsageRecorder
 from maitred.wording import count_of
 
@@ -55,12 +58,14 @@ class SearchService:
         visibility: VisibilityService,
         engine: SearchEngine,
         usage: UsageRecorder,
+        activity: Activity,
     ) -> None:
         self._context = context
         self._usage = usage
         self._access = access
         self._visibility = visibility
         self._engine = engine
+        self._activity = activity
 
     async def search(
         self,
@@ -76,6 +81,33 @@ class SearchService:
         viewer: Viewer,
     ) -> SearchAnswer:
         """Find tools by capability; see `Gateway.search`."""
+        started, result = time.perf_counter(), "failed"
+        with root_span(
+            self._activity.tracer, "search_tools", "internal", {"maitred.phrases": len(phrases)}
+        ) as span:
+            try:
+                answer = await self._answer(
+                    phrases, server, category, tags, use, limit, detail, viewer, read_only=read_only
+                )
+                result = "found" if answer.results else "nothing"
+                span.note(maitred__results=len(answer.results))
+            finally:
+                self._activity.searched(result, time.perf_counter() - started)
+        return answer
+
+    async def _answer(
+        self,
+        phrases: Sequence[str],
+        server: str,
+        category: str,
+        tags: Sequence[str],
+        use: UsageFilter,
+        limit: int,
+        detail: Detail,
+        viewer: Viewer,
+        *,
+        read_only: bool,
+    ) -> SearchAnswer:
         view = views.detail_view(detail)
         used = await fitting_use(self._usage, use)
         await self._context.keeper.catch_up()

@@ -136,6 +136,12 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked=f"{_START} It says which programs run.",
         instead=f"{_THEN_START} `maitred secret` keeps secrets in the keyring.",
     ),
+    "telemetry": SectionRule(
+        about="where traces and metrics are sent",
+        locked=f"{_START} It says where they are sent, with which credentials.",
+        instead=_THEN_START,
+    ),
+    "usage": SectionRule(about="what use costs"),
     "upgrade": SectionRule(
         about="where newer versions of maitred are looked for",
         locked="It says which address is asked, and so whose version a person installs next.",

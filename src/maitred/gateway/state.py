@@ -21,9 +21,10 @@ from maitred.disclosure.server_details import isolation_of
 from maitred.errors import ServerUnavailableError
 from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec, State
-from maitred.model.tools import Tool
+from maitred.model.tools import Tool, ToolKey
 from maitred.model.transports import is_composed
 from maitred.usage.observations import ToolObservations
+from maitred.usage.prices import PriceList
 from maitred.wording import count_of, near_names
 
 STARTING: Final = "still starting"
@@ -81,7 +82,12 @@ class GatewayState:
         self.categories: Sequence[Category] = merge_categories(settings.categories)
         self.subcategories = {one.name: one for one in subcategories_of(self.categories)}
         self.approved_at = {s.name: s.approved_at for s in settings.servers.values() if s.approved_at}
+        self._prices = PriceList(settings.usage)
         self.switched_off = frozenset(key for key, choice in settings.tools.items() if not choice.enabled)
+
+    def price_of_call(self, key: ToolKey) -> int:
+        """What a call of a tool costs by the present settings, in millionths of the currency."""
+        return self._prices.of_call(key)
 
     @property
     def snapshot(self) -> Snapshot:

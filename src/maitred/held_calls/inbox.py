@@ -60,6 +60,10 @@ class Inbox:
         self._clean_at: datetime | None = None
         self._is_failing = False
 
+    def __len__(self) -> int:
+        """How many calls wait here."""
+        return len(self._waiters)
+
     def enter(self, held: HeldCall) -> Waiter:
         """Let a call wait that is about to be stored."""
         waiter = self._waiters[held.id] = Waiter(held)

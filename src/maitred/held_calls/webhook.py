@@ -4,10 +4,8 @@ A message has no arguments, since these may be secret; who gets it looks into th
 its receiver can tell that it comes from this gateway. A message that cannot be delivered is logged and lost.
 """
 
-import hashlib
-import hmac
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -18,11 +16,10 @@ import structlog
 from maitred.config.settings import HeldCallSettings
 from maitred.model.held_calls import HeldCall
 from maitred.model.tools import as_written
-from maitred.tls import tls_context
+from maitred.signed_post import post
 
 log = structlog.get_logger(__name__)
 
-SIGNATURE: Final = "X-Maitred-Signature"
 TIMEOUT_S: Final = 10.0
 
 
@@ -43,11 +40,6 @@ def message_of(held: HeldCall) -> dict[str, Any]:
     }
 
 
-def sign(body: bytes, key: bytes, at: int) -> str:
-    """The signature of a body: the time, and an HMAC-SHA-256 of the time, a dot and the body."""
-    return f"t={at},v1={hmac.new(key, str(at).encode() + b'.' + body, hashlib.sha256).hexdigest()}"
-
-
 async def send(
     held: HeldCall,
     settings: HeldCallSettings,
@@ -59,18 +51,12 @@ async def send(
     `resolve` replaces the references in `webhook_key`.
     """
     body = as_written(message_of(held))
-    headers: Mapping[str, str] = {"Content-Type": "application/json"}
+    headers, key = {"Content-Type": "application/json"}, b""
     try:
         if settings.webhook_key:
             resolving = partial(resolve, settings.webhook_key)  # the keyring or a command may take long
             key = (await anyio.to_thread.run_sync(resolving, abandon_on_cancel=True)).encode()
-            headers = {**headers, SIGNATURE: sign(body, key, int(clock()))}
-        with anyio.fail_after(TIMEOUT_S):
-            async with (
-                httpx2.AsyncClient(verify=tls_context(), timeout=TIMEOUT_S) as client,
-                client.stream("POST", settings.webhook, content=body, headers=headers) as response,
-            ):
-                status = response.status_code
+        status, _ = await post(settings.webhook, body, headers, timeout_s=TIMEOUT_S, key=key, at=int(clock()))
         if not httpx2.codes.is_success(status):
             log.warning("the message about a held call was refused", call=held.id, status=status)
     except Exception as error:  # noqa: BLE001  # a message is a courtesy: the call waits all the same

@@ -109,7 +109,8 @@ class Spending:
     `lists` and `list_tokens` are the number of lists sent and their tokens; `answers` and `answer_tokens` are
     the same for answers of the meta-tools. `raw_tokens` is the price of the same lists with every definition
     in them. `result_tokens` are the answers of tools themselves, which cost the same with and without a
-    gateway.
+    gateway. `argument_tokens` are those of `calls` that reached their servers, and `cost_micros` is what
+    these calls cost, in millionths of a currency.
     """
 
     day: str = ""
@@ -121,6 +122,14 @@ class Spending:
     results: int = 0
     result_tokens: int = 0
     raw_tokens: int = 0
+    calls: int = 0
+    argument_tokens: int = 0
+    cost_micros: int = 0
+
+    @property
+    def read_tokens(self) -> int:
+        """All that an agent read."""
+        return self.spent + self.result_tokens
 
     @property
     def spent(self) -> int:

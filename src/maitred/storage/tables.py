@@ -129,6 +129,10 @@ spending = sa.Table(
             "raw_tokens",
         )
     ),
+    *(
+        sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+        for name in ("calls", "argument_tokens", "cost_micros")
+    ),
 )
 """Tokens by principal and day (UTC)."""
 
@@ -267,6 +271,21 @@ audit_answers = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 """Texts of answers beside the trail, compressed; see `maitred.audit.answers`."""
+
+audit_stream = sa.Table(
+    "audit_stream",
+    metadata,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("skipped", sa.BigInteger, nullable=False),
+    sa.Column("sent_at", sa.String(40), nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("failed_at", sa.String(40), nullable=False),
+    sa.Column("owner", sa.String(32), nullable=False),
+    sa.Column("alive_until", sa.String(40), nullable=False),
+)
+"""How far each destination has taken the lines of the trail; see `maitred.audit.stream_store`."""
 
 held_calls = sa.Table(
     "held_calls",

@@ -42,7 +42,8 @@ _LEAVE_S: Final = 5.0
 """A write that has begun ends by `_PATIENCE`."""
 
 _TOKENS: Final = (
-    "lists", "list_tokens", "answers", "answer_tokens", "results", "result_tokens", "raw_tokens",
+    "lists", "list_tokens", "answers", "answer_tokens", "results", "result_tokens", "raw_tokens", "calls",
+    "argument_tokens", "cost_micros",
 )  # fmt: skip
 _NOTHING: Final = (0,) * len(_TOKENS)
 
@@ -200,9 +201,15 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
         results: int = 0,
         result_tokens: int = 0,
         raw_tokens: int = 0,
+        calls: int = 0,
+        argument_tokens: int = 0,
+        cost_micros: int = 0,
     ) -> None:
         """Count tokens that the gateway sent to a principal; see `Spending`."""
-        tokens = (lists, list_tokens, answers, answer_tokens, results, result_tokens, raw_tokens)
+        tokens = (
+            lists, list_tokens, answers, answer_tokens, results, result_tokens, raw_tokens, calls,
+            argument_tokens, cost_micros,
+        )  # fmt: skip
         day = self._today_iso()
         self._pending.spend((day, principal), tokens)
         self._spend_today(day, principal, tokens)

@@ -27,6 +27,7 @@ from maitred.calls.steps.run_saved_chain import RunSavedChain
 from maitred.calls.steps.screen_answer import ScreenAnswer
 from maitred.calls.steps.shorten_answer import ShortenAnswer
 from maitred.calls.steps.take_result_tools import TakeResultTools
+from maitred.calls.steps.trace_call import TraceCall
 from maitred.calls.steps.use_cache import UseCache
 from maitred.gateway.calls import CallServices
 from maitred.gateway.client_shapes import answer_limit
@@ -36,6 +37,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
     """The steps of every call: from an agent, over HTTP, from the command line, and from within a chain."""
     state, lookup = given.state, given.lookup
     return (
+        TraceCall(given.activity),  # a span, and figures of how it ended
         AuditCall(given.auditing.call),  # every call has an audit entry, also one that is refused
         FindTool(lookup),  # name -> tool; waits for a server that is being discovered
         Authorize(lookup.authorize),  # may this caller call it, and is it offered now
@@ -61,7 +63,9 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         UseCache(given.cache, given.cache_policy, given.usage),  # answers from the cache, or empties it
         # What happens only if the call is made.
         AuditChange(),  # "begun" is written before something can change
-        CountUsage(given.usage, given.watchers, given.succeeded),  # how often, how long, how well
+        CountUsage(
+            given.usage, given.watchers, given.succeeded, given.price_of
+        ),  # how often, how long, how well
         ObserveAnswer(given.observe),  # what answers look like, for the menu
         CleanAnswer(lambda server: state.spec(server).allowed_origins),  # no marks of ours, no foreign links
         RunSavedChain(state.is_composed, given.run_saved),  # answers here; all others go to a server

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from maitred.background import Background
 from maitred.config.settings import Settings
 from maitred.model.access import LOCAL_USER
+from maitred.wiring.audit_stream import make_audit_stream
 from maitred.wiring.exceptions import single_error
 from maitred.wiring.features import (
     check_policy,
@@ -30,6 +31,7 @@ from maitred.wiring.features import (
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.storage import database_of, open_store, task_key_of
+from maitred.wiring.telemetry import make_exporter
 from maitred.wiring.transports import make_pool
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -90,6 +92,8 @@ async def open_gateway(
     async with single_error(), AsyncExitStack() as stack:
         events = Events()
         pool, containers = make_pool(settings, in_process or {}, listener=events, serves=serves, alone=alone)
+        stream = make_audit_stream(settings) if serves else None
+        exporter = make_exporter(settings, operator_resolver(settings)) if serves else None
         parts = await _make_parts(
             stack,
             settings,
@@ -101,12 +105,17 @@ async def open_gateway(
             tool_middleware=tool_middleware,
         )
         gateway = _make_gateway(settings, parts, call_steps)
+        if exporter is not None:
+            parts.activity.tracer = exporter.tracer
+            await stack.enter_async_context(exporter.sending(gateway.metrics.collect))
         with parts.catalog.serving_unwritten():
             await gateway.configure(settings, viewer=LOCAL_USER)
         await stack.enter_async_context(gateway.serving(asks_models=asks_models))
         background = await stack.enter_async_context(Background())
         if serves:
             background.start(remove_containers, gateway, containers)
+        if stream is not None:
+            background.start(stream.run)
         yield gateway
 
 
@@ -136,6 +145,7 @@ async def _make_parts(
     from maitred.gateway.parts import GatewayParts
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
+    from maitred.telemetry.activity import Activity
     from maitred.usage.observations import ToolObservations
     from maitred.usage.recorder import UsageRecorder
 
@@ -152,7 +162,16 @@ async def _make_parts(
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
-    keeper = Discoverer(catalog, pool, counter.count, gatekeeper, most_at_once=most_at_once, retries=retries)
+    activity = Activity()
+    keeper = Discoverer(
+        catalog,
+        pool,
+        counter.count,
+        gatekeeper,
+        most_at_once=most_at_once,
+        retries=retries,
+        activity=activity,
+    )
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)
@@ -171,6 +190,7 @@ async def _make_parts(
         subscriptions=await stack.enter_async_context(subscriptions),
         credentials=make_credentials(settings),
         events=events,
+        activity=activity,
         auditing=auditing,
         screen=make_screen(settings.results),
         gatekeeper=gatekeeper,

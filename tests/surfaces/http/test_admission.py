@@ -17,7 +17,6 @@ from maitred.config.settings import Admission
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER, Role, Scope
 from maitred.surfaces.http.app import api
-from maitred.surfaces.http.operations import Metrics
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +65,7 @@ async def opened(
     with anyio.fail_after(SOON_S):
         async with open_gateway(settings, in_process=servers) as gateway:
             assert await gateway.settled(SOON_S)
-            seen_as = As(api(gateway, Metrics(gateway)))
+            seen_as = As(api(gateway))
             transport = httpx2.ASGITransport(app=seen_as)
             async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 yield Client(gateway, http, seen_as)

@@ -18,7 +18,6 @@ from maitred.config.settings import Results
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER, Role
 from maitred.surfaces.http.app import api
-from maitred.surfaces.http.operations import Metrics
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +49,7 @@ async def opened(folder: Path) -> AsyncIterator[Served]:
     with anyio.fail_after(SOON_S):
         async with open_gateway(settings, in_process={"house": house.server}) as gateway:
             assert await gateway.settled(SOON_S)
-            seen_as = As(api(gateway, Metrics(gateway)))
+            seen_as = As(api(gateway))
             transport = httpx2.ASGITransport(app=seen_as)
             async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 yield Served(gateway=gateway, house=house, http=http, act_as=seen_as.take)

@@ -16,7 +16,6 @@ from tests.surfaces.http.test_admission import CLOCK, Client
 from maitred.config.load import load
 from maitred.model.access import Role
 from maitred.surfaces.http.app import api
-from maitred.surfaces.http.operations import Metrics
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +31,7 @@ async def shop(folder: Path) -> AsyncIterator[tuple[Path, Client]]:
     with anyio.fail_after(SOON_S):
         async with open_gateway(load(path)) as gateway:
             assert await gateway.settled(SOON_S)
-            seen_as = As(api(gateway, Metrics(gateway)))
+            seen_as = As(api(gateway))
             transport = httpx2.ASGITransport(app=seen_as)
             async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 yield path, Client(gateway, http, seen_as)

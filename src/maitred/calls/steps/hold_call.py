@@ -1,5 +1,6 @@
 """Let a call wait for a person if the rules of the operator say so."""
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -47,7 +48,11 @@ class HoldCall:
         return self._after_admission(call, proceed) if self._holder.has_rules else proceed(call)
 
     async def _after_admission(self, call: Call, proceed: Proceed) -> Answer:
-        await self._holder.admit(call)
+        started = time.perf_counter()
+        try:
+            await self._holder.admit(call)
+        finally:
+            call.waited_s += time.perf_counter() - started
         if call.approval is not None:
             self._recheck(call)
         answer = await proceed(call)

@@ -1,5 +1,6 @@
 """Send a call to its server, and return the answer: the only step that leaves the process."""
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -38,12 +39,15 @@ class Relay:
             MaitredError: What `recheck` raises.
             ServerError: The server could not be reached, or did not answer.
         """
+        started = time.perf_counter()
         try:
             return await self._relay(call)
         except ConnectionLostError as error:
             if not error.unread or call.asked:  # no person is asked twice
                 raise
             return await self._relay(call)
+        finally:
+            call.server_s += time.perf_counter() - started
 
     async def _relay(self, call: Call) -> Answer:
         tool = call.tool

@@ -1,4 +1,4 @@
-"""`maitred audit`: list the audit trail, verify that it is unchanged, export it, prune old lines.
+"""`maitred audit`: list the audit trail, verify and export it, prune old lines, show where it is sent.
 
 The trail is in the catalog's file, so the command neither needs nor starts a gateway.
 """
@@ -17,6 +17,7 @@ from rich.text import Text
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.model.access import Viewer
+from maitred.surfaces.cli.audit_stream import show_stream
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -40,8 +41,8 @@ _ABOUT = "maitred audit"
 
 
 Action = Annotated[
-    Literal["list", "verify", "export", "prune"],
-    typer.Argument(metavar="list|verify|export|prune", help="What to do."),
+    Literal["list", "verify", "export", "prune", "stream"],
+    typer.Argument(metavar="list|verify|export|prune|stream", help="What to do."),
 ]
 Target = Annotated[str, typer.Argument(metavar="FILE", help="export: the file to write; `-` prints.")]
 Since = Annotated[
@@ -77,7 +78,10 @@ def audit(
     file: File = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the audit trail; `verify` ends with 1 if a line was changed, removed, moved or cut off."""
+    """Show the audit trail; `verify` ends with 1 if a line was changed, removed, moved or cut off.
+
+    `stream` shows how far each destination of `audit.stream` is.
+    """
     if bool(target) != (action == "export"):
         raise ConfigError(_ABOUT, ["export needs a FILE, or `-` to print; the other actions take none"])
     if action == "verify" and file:
@@ -89,6 +93,8 @@ def audit(
     elif action == "verify":
         viewer = acting(settings)
         _verified(run(lambda: _verify(settings, viewer, _mark(head))), as_json=as_json)
+    elif action == "stream":
+        show_stream(settings, acting(settings), as_json=as_json)
     elif action == "export":
         viewer = acting(settings)
         run(lambda: _export(settings, viewer, target, as_json=as_json and target != "-"))

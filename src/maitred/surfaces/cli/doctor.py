@@ -15,6 +15,7 @@ from maitred.model.browsers import BrowserReport
 from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.advice import advice
+from maitred.surfaces.cli.audit_stream import describe_stream, stream_lines
 from maitred.surfaces.cli.client_view import show_client
 from maitred.surfaces.cli.completion import complete_clients, complete_servers
 from maitred.surfaces.cli.console import (
@@ -78,23 +79,12 @@ def doctor(
         show_client(client, servers or [], settings, viewer, as_json=as_json)
         return
     found = run(lambda: _examine(settings, servers or [], names_in(require or ()), viewer))
-    findings, catalog, cage = found.servers, found.catalog, found.cage
+    findings, catalog = found.servers, found.catalog
     cages = run(lambda: look_at_cages(settings))
     browsers = run(lambda: look_at_browsers(settings))
     findings = [_with_browser(_with_way(finding, settings), browsers) for finding in findings]
     if as_json:
-        print_json(
-            {
-                "config": str(settings.source),
-                "catalog": dict(catalog),
-                "servers": findings,
-                "required": list(found.required),
-                "search": dataclasses.asdict(found.semantics),
-                "chains": {"jailed": not cage, "why_not": cage},
-                "cages": {one.name: {"works": one.works, "told": one.told} for one in cages},
-                "browsers": [dataclasses.asdict(one) for one in browsers],
-            }
-        )
+        print_json(_as_json(settings, found, findings, cages, browsers))
     else:
         _show_gateway(settings, found)
         _show_cages(cages)
@@ -102,8 +92,35 @@ def doctor(
         _show(findings, found.elapsed_s)
         show_required(found.required)
     has_browser_fault = any(one.fault for one in browsers if one.server)
-    if catalog["fault"] or has_browser_fault or not all(one["ok"] for one in (*findings, *found.required)):
+    has_stream_fault = any(is_fault for _, is_fault in found.streams.values())
+    if (
+        catalog["fault"]
+        or has_browser_fault
+        or has_stream_fault
+        or not all(one["ok"] for one in (*findings, *found.required))
+    ):
         raise typer.Exit(1)
+
+
+def _as_json(
+    settings: Settings,
+    found: "_DoctorReport",
+    findings: Sequence[dict[str, Any]],
+    cages: Sequence[MachineAspect],
+    browsers: Sequence[BrowserReport],
+) -> dict[str, Any]:
+    """Everything, for programs."""
+    return {
+        "config": str(settings.source),
+        "catalog": dict(found.catalog),
+        "servers": findings,
+        "required": list(found.required),
+        "audit_stream": {name: {"ok": not bad, "told": text} for name, (text, bad) in found.streams.items()},
+        "search": dataclasses.asdict(found.semantics),
+        "chains": {"jailed": not found.cage, "why_not": found.cage},
+        "cages": {one.name: {"works": one.works, "told": one.told} for one in cages},
+        "browsers": [dataclasses.asdict(one) for one in browsers],
+    }
 
 
 def _show_gateway(settings: Settings, found: "_DoctorReport") -> None:
@@ -114,6 +131,8 @@ def _show_gateway(settings: Settings, found: "_DoctorReport") -> None:
         Text(f"catalog {found.catalog['path']}: {unwritable(fault) if fault else 'fine'}")
     )
     out.note(Text(f"search: {_about(found.semantics)}"))
+    for line in stream_lines(found.streams):
+        out.print(line)
     jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
     out.note(Text(f"chains: {jail}"))
 
@@ -141,6 +160,7 @@ class _DoctorReport:
     servers: Sequence[dict[str, Any]]
     catalog: Mapping[str, Any]
     required: Sequence[dict[str, Any]]
+    streams: Mapping[str, tuple[str, bool]]
     semantics: Semantics
     cage: str
     elapsed_s: float
@@ -174,11 +194,13 @@ async def _examine(
             findings.append(finding)
         elapsed_s = time.perf_counter() - started
         await wait_for_vectors(gateway)
+        states = await gateway.audit_stream(viewer)
         errors = {one["name"]: one["error"] for one in findings if not one["ok"]}
         return _DoctorReport(
             servers=findings,
             required=await look_for_tools(gateway, required, errors, viewer),
             catalog=await gateway.catalog_status(viewer),
+            streams={name: describe_stream(name, states.get(name)) for name in settings.audit.stream},
             semantics=gateway.semantics,
             cage=await gateway.chain_isolation_fault(viewer),
             elapsed_s=elapsed_s,

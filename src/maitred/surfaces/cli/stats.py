@@ -5,6 +5,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from maitred.config.settings import Settings
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
-from maitred.model.usage import Level, ToolStanding, Usage
+from maitred.model.usage import Level, Spending, ToolStanding, Usage
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -24,9 +25,14 @@ from maitred.surfaces.cli.console import (
     print_json,
     print_table,
     run,
+    visible,
     wait_for_vectors,
 )
 from maitred.wording import count_of
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.gateway.usage_shares import ShareKind
+    from maitred.usage.prices import UsageShare
 
 LEVELS: Final[tuple[Level, ...]] = ("hot", "warm", "standard", "cold")
 
@@ -46,10 +52,17 @@ def register(app: typer.Typer) -> None:
 def stats(
     config: ConfigOption = None,
     days: Annotated[int, typer.Option(min=1, max=90, help="How many days, with today as the last.")] = 30,
+    by: Annotated[
+        Literal["", "principal", "role"],
+        typer.Option(metavar="principal|role", help="Who used how much, and what it cost, instead."),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show how tools were used and what it cost to find them, by all gateways on the catalog."""
     settings, viewer = prepare(config)
+    if by:
+        _show_shares(settings, viewer, days, by, as_json=as_json)
+        return
 
     async def go() -> Any:
         async with known_gateway(settings) as gateway:
@@ -65,21 +78,49 @@ def stats(
         )
         _show_used("servers", "server", found.by_server)
     if found.spending:
-        rows = [
-            (
-                *(row.day, row.principal),
-                *(f"{n:,}" for n in (row.spent, row.raw_tokens, row.raw_tokens - row.spent)),
-                "passed" if row.break_even else "",
-            )
-            for row in found.spending
-        ]
-        headings = ("day", "principal", *_TOKENS, "break-even")
-        print_table(make_table("tokens for finding tools", headings, rows, numbers=_TOKENS))
+        _show_spending(found.spending)
     out.print(
         f"{count_of(found.calls, 'call')} in {count_of(days, 'day')}; {count_of(found.tools, 'tool')} on"
         f" {count_of(found.servers, 'server')}, {found.raw_tokens:,} tokens raw"
     )
     out.print(_levels(found.levels, found.tiers_at))
+
+
+def _show_spending(spending: Sequence[Spending]) -> None:
+    rows = [
+        (
+            *(row.day, row.principal),
+            *(f"{n:,}" for n in (row.spent, row.raw_tokens, row.raw_tokens - row.spent)),
+            "passed" if row.break_even else "",
+        )
+        for row in spending
+    ]
+    headings = ("day", "principal", *_TOKENS, "break-even")
+    print_table(make_table("tokens for finding tools", headings, rows, numbers=_TOKENS))
+
+
+def _show_shares(settings: Settings, viewer: Viewer, days: int, by: "ShareKind", *, as_json: bool) -> None:
+    """Print who used how much, and what it cost by the prices of the configuration."""
+
+    async def go() -> "Sequence[UsageShare]":
+        async with known_gateway(settings) as gateway:
+            return await gateway.usage_shares(days, by, viewer)
+
+    found, currency = run(go), settings.usage.currency
+    if as_json:
+        print_json({"days": days, "by": by, "currency": currency, "shares": [asdict(one) for one in found]})
+        return
+    numbers = ("calls", "read", "written", "raw", currency)
+    rows = [
+        (
+            visible(one.name),
+            *(f"{n:,}" for n in (one.calls, one.read_tokens, one.argument_tokens, one.raw_tokens)),
+            f"{one.cost:,.2f}",
+        )
+        for one in found
+    ]
+    print_table(make_table(f"use, last {count_of(days, 'day')}", (by, *numbers), rows, numbers=numbers))
+    out.print(f"{sum(one.cost for one in found):,.2f} {currency} in {count_of(days, 'day')}")
 
 
 def _show_used(title: str, what: str, used: Mapping[str, Usage]) -> None:

@@ -37,7 +37,7 @@ from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
 from maitred.surfaces.http.filters import describe_refusals, refuse_unknown_parameters
 from maitred.surfaces.http.openapi import ERRORS
-from maitred.surfaces.http.operations import Metrics, RequestCounter
+from maitred.surfaces.http.operations import RequestCounter
 from maitred.surfaces.http.page_cache import CachedApp, Pages
 from maitred.surfaces.web.mount import WebInterface, is_page
 
@@ -51,16 +51,14 @@ summaries (T2), whole definitions (T3). Names in paths are percent-encoded.
 
 def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterface | None = None) -> ASGIApp:
     """The API with an MCP endpoint and the pages beside it; the endpoint's lifespan is that of the whole."""
-    metrics = Metrics(gateway)
     pages = web or web_interface(gateway, settings)
     described = api(
         gateway,
-        metrics,
         guarded=anonymous(settings) is None,
         is_ending=lambda: pages.changes.closed,
     )
     every = _Beside(mcp, pages, described)
-    return RequestCounter(Guard(every, settings, gateway.grant_of), metrics)
+    return RequestCounter(Guard(every, settings, gateway.grant_of), gateway)
 
 
 def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
@@ -71,7 +69,6 @@ def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
 
 def api(
     gateway: Gateway,
-    metrics: Metrics,
     *,
     guarded: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
@@ -80,7 +77,7 @@ def api(
 
     Streams end soon after `is_ending` says so.
     """
-    pages = Pages(gateway, on_use=metrics.page_used)
+    pages = Pages(gateway, on_use=gateway.metrics.page_used)
     app = FastAPI(
         title="maitred",
         version=__version__,
@@ -101,7 +98,7 @@ def api(
     server_control.add_routes(app, gateway)
     tokens.add_routes(app, gateway)
     audit.add_routes(app, gateway)
-    probes.add_routes(app, gateway, metrics)
+    probes.add_routes(app, gateway)
     welcome.add_routes(app)
     answer_errors(app)
     app.add_route("/api/openapi.json", _Description(app, needs_token=guarded).answer, include_in_schema=False)

@@ -69,6 +69,9 @@ _SPENDING: Final = {
     "results": 10,
     "result_tokens": 5_200,
     "raw_tokens": 240_000,
+    "calls": 10,
+    "argument_tokens": 310,
+    "cost_micros": 20_000,
     "spent": 4_500,
     "break_even": False,
 }

@@ -1,23 +1,18 @@
 """Metrics for Prometheus at `/metrics`, and routes for operators: liveness, readiness, health of servers.
 
-Each application has a registry of its own. Labels have few values: configured servers and declared routes,
-never tools or texts of a client. Gauges are computed when Prometheus reads them.
+`maitred.gateway.metrics` counts; requests of HTTP are counted, and traced, here.
 """
 
-from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote
 
 from fastapi import FastAPI, Request
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from maitred.errors import ServerUnavailableError, StoreError
+from maitred.errors import ServerUnavailableError
 from maitred.gateway import Gateway
-from maitred.model.access import Viewer
-from maitred.model.servers import State
 from maitred.surfaces.encoding import encode
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
@@ -25,108 +20,21 @@ from maitred.surfaces.http.errors import Refusal
 from maitred.surfaces.http.openapi import ServerName, answers, error
 from maitred.surfaces.web.mount import is_page
 from maitred.surfaces.web.screen import BASE as PAGES
+from maitred.tracing import Span, carrier_of, note_remote, present_span, root_span
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _MCP: Final = "/mcp"
-
-
-class Metrics:
-    """Counts calls and requests, and reports gauges of the gateway."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._registry = registry = CollectorRegistry()
-        self._calls = Counter("maitred_calls", "Calls of tools.", ["server"], registry=registry)
-        self._errors = Counter("maitred_call_errors", "Calls that failed.", ["server"], registry=registry)
-        self._seconds = Histogram(
-            "maitred_call_seconds", "How long calls took.", ["server"], buckets=_SECONDS, registry=registry
-        )
-        self._requests = Counter(
-            "maitred_http_requests", "Requests answered.", ["route", "status"], registry=registry
-        )
-        self._children: dict[tuple[str, int], Counter] = {}
-        self._of_server: dict[str, tuple[Counter, Counter, Histogram]] = {}
-        self._tools = Gauge("maitred_tools", "Tools that may be shown.", registry=registry)
-        self._servers = Gauge("maitred_servers", "Servers that are configured.", registry=registry)
-        self._states = Gauge("maitred_servers_by_state", "Servers by state.", ["state"], registry=registry)
-        self._generation = Gauge("maitred_catalog_generation", "The catalog's generation.", registry=registry)
-        self._raw = Gauge(
-            "maitred_raw_list_tokens", "What a list of all definitions costs.", registry=registry
-        )
-        self._today = Gauge(
-            "maitred_tokens_today",
-            "Tokens of all principals since midnight UTC: spent on finding tools, and what raw lists cost.",
-            ["kind"],
-            registry=registry,
-        )
-        self._visibility = Counter(
-            "maitred_visibility_changes",
-            "How often other tools of a server made sense than before.",
-            ["server", "cause"],
-            registry=registry,
-        )
-        self._pages = Counter(
-            "maitred_pages", "Pages of the menu, answered from the cache or made.", ["route", "cache"],
-            registry=registry,
-        )  # fmt: skip
-        gateway.watch(self._called)
-        gateway.watch_visibility(lambda server, cause: self._visibility.labels(server, cause).inc())
-
-    def _called(self, server: str, ok: bool, elapsed_s: float) -> None:  # noqa: FBT001  # as the gateway tells
-        known = self._of_server.get(server)
-        if known is None:
-            every = self._calls.labels(server), self._errors.labels(server), self._seconds.labels(server)
-            known = self._of_server[server] = every
-        calls, errors, seconds = known
-        calls.inc()
-        if not ok:
-            errors.inc()
-        seconds.observe(elapsed_s)
-
-    def page_used(self, route: str, cache: str) -> None:
-        """Count a page of the menu: a `hit` in the cache, or a `miss`."""
-        self._pages.labels(route, cache).inc()
-
-    def requested(self, route: str, status: int) -> None:
-        """Count a request that is being answered."""
-        child = self._children.get((route, status))
-        if child is None:
-            child = self._children[route, status] = self._requests.labels(route, str(status))
-        child.inc()
-
-    async def text(self, viewer: Viewer) -> bytes:
-        """All metrics, in the text format of Prometheus, for a viewer who may watch everything.
-
-        Raises:
-            NotAllowedError: The viewer may not.
-        """
-        gateway = self._gateway
-        snapshot = gateway.whole_catalog(viewer)
-        states = [status.health.state for status in gateway.servers(viewer)]
-        self._tools.set(len(gateway.visible_tools(viewer)))
-        self._servers.set(len(states))
-        for state in State:
-            self._states.labels(state.value).set(states.count(state))
-        self._generation.set(snapshot.generation)
-        self._raw.set(gateway.raw_tokens(viewer))
-        try:
-            day = datetime.now(UTC).date().isoformat()
-            today = [row for row in (await gateway.stats(1, viewer=viewer)).spending if row.day == day]
-        except StoreError:
-            self._today.clear()  # no figure is better than an old one
-        else:
-            self._today.labels("spent").set(sum(row.spent for row in today))
-            self._today.labels("raw").set(sum(row.raw_tokens for row in today))
-        return generate_latest(self._registry)
+_API: Final = "/api/"
+_SERVER_ERRORS: Final = 500
 
 
 class RequestCounter:
-    """Counts every request of an ASGI application by its route and status."""
+    """Counts every request of an ASGI application by its route and status, and traces those to the API."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
         self._app = app
-        self._metrics = metrics
+        self._metrics = gateway.metrics
+        self._activity = gateway.activity
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on and count its answer."""
@@ -136,10 +44,31 @@ class RequestCounter:
 
         async def counting(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._metrics.requested(_route(scope), message["status"])
+                self._metrics.http_requested(_route(scope), message["status"])
+                present = present_span()
+                if present is not None and scope["path"].startswith(_API):
+                    _describe(present, scope, message["status"])
             await send(message)
 
-        await self._app(scope, receive, counting)
+        if self._activity.tracer is None:
+            await self._app(scope, receive, counting)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        note_remote(carrier_of(headers))
+        if not scope["path"].startswith(_API):  # a request of MCP has its own span, pages and probes none
+            await self._app(scope, receive, counting)
+            return
+        attributes = {"http.request.method": scope["method"]}
+        with root_span(self._activity.tracer, scope["method"], "server", attributes):
+            await self._app(scope, receive, counting)
+
+
+def _describe(span: Span, scope: Scope, status: int) -> None:
+    route = _route(scope)
+    span.rename(f"{scope['method']} {route}")
+    span.note(http__route=route, http__response__status_code=status)
+    if status >= _SERVER_ERRORS:
+        span.fail(str(status))
 
 
 def _route(scope: Scope) -> str:
@@ -147,11 +76,11 @@ def _route(scope: Scope) -> str:
     return route or (_MCP if scope["path"] == _MCP else PAGES if is_page(scope["path"]) else "none")
 
 
-def add_routes(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:
+def add_routes(app: FastAPI, gateway: Gateway) -> None:
     """Add the routes."""
     _add_probes(app, gateway)
     _add_health(app, gateway)
-    _add_metrics(app, gateway, metrics)
+    _add_metrics(app, gateway)
 
 
 def _add_probes(app: FastAPI, gateway: Gateway) -> None:
@@ -202,7 +131,7 @@ def _add_health(app: FastAPI, gateway: Gateway) -> None:
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-def _add_metrics(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:
+def _add_metrics(app: FastAPI, gateway: Gateway) -> None:
     @app.get(
         "/metrics",
         summary="Figures for Prometheus",
@@ -218,4 +147,6 @@ def _add_metrics(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:
     )
     async def text(request: Request) -> Response:
         """Calls and requests since the start, and the present state of the gateway."""
-        return Response(await metrics.text(viewer_of(request)), headers={"Content-Type": CONTENT_TYPE})
+        return Response(
+            await gateway.metrics.text(viewer_of(request)), headers={"Content-Type": CONTENT_TYPE}
+        )

@@ -355,6 +355,9 @@ class SpendingResponse(BaseModel):
     results: Count
     result_tokens: Count
     raw_tokens: Count
+    calls: Count
+    argument_tokens: Count
+    cost_micros: Count
     spent: Count
     break_even: bool
 

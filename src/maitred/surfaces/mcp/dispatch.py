@@ -5,6 +5,7 @@ requests.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from mcp.server.connection import Connection, NotifyOnlyOutbound
@@ -31,6 +32,15 @@ class HandshakeDispatch:
         self, context: Any, method: str, params: Params, guest: Viewer | None
     ) -> dict[str, Any]:
         """Answer a request with the grant of a viewer; without one, with the grant of the surface's own."""
+        if not self._surface.spans.is_on:
+            return await self._answer(context, method, params, guest)
+        version = self.connection.protocol_version if self.connection.initialize_accepted else ""
+        answer = partial(self._answer, context, method, params, guest)
+        return await self._surface.spans.watch(context, method, params, version, answer)
+
+    async def _answer(
+        self, context: Any, method: str, params: Params, guest: Viewer | None
+    ) -> dict[str, Any]:
         if method == "tools/call" and self.connection.initialize_accepted:
             version = self.connection.protocol_version
             viewer = self._surface.viewers.behind(self.connection, guest)
@@ -66,6 +76,14 @@ class StatelessDispatch:
         self, context: Any, method: str, params: Params, route: InboundModernRoute, guest: Viewer | None
     ) -> dict[str, Any]:
         """Answer a request, whose envelope the SDK has read into `route`."""
+        if not self._surface.spans.is_on:
+            return await self._answer(context, method, params, route, guest)
+        answer = partial(self._answer, context, method, params, route, guest)
+        return await self._surface.spans.watch(context, method, params, route.protocol_version, answer)
+
+    async def _answer(
+        self, context: Any, method: str, params: Params, route: InboundModernRoute, guest: Viewer | None
+    ) -> dict[str, Any]:
         version = route.protocol_version
         if method == "tools/call":
             viewer = self._surface.viewers.named(*client_of(route.client_info), guest)

@@ -53,11 +53,13 @@ async def serve_wire(surface: McpSurface, wire: Wire, opening: Opening) -> None:
             else:
                 channel.close(why)
 
+        surface.activity.session_opened("stdio")
         try:
             await era.resume(opening)
             wire.attach(channel.feed, end)
             await channel.run(era.on_request, era.on_notify)
         finally:
+            surface.activity.session_closed("stdio")
             await aclose_shielded(era.connection)
             if opening.guest:
                 surface.viewers.left(opening.guest)

@@ -40,9 +40,11 @@ from maitred.surfaces.mcp.list_tracker import ListTracker
 from maitred.surfaces.mcp.notices import Notices
 from maitred.surfaces.mcp.offers import OfferHandler, acceptable, read_cursor, resource_error
 from maitred.surfaces.mcp.parked_calls import ParkableRequest, ParkedCalls
+from maitred.surfaces.mcp.request_spans import RequestSpans
 from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call
 from maitred.surfaces.mcp.task_support import CAPABILITY, wanted_task
 from maitred.surfaces.mcp.tasks import TaskHandler
+from maitred.telemetry.activity import Activity
 from maitred.wording import quote_input
 
 Context = ServerRequestContext[Any, Any]
@@ -84,7 +86,8 @@ class McpSurface:
     """Serves a gateway over MCP. `server` is what transports run; `announce` must run beside it.
 
     `viewer` is the viewer of requests that name none. `viewers` identifies viewers for transports that answer
-    calls by `call_tool`. `lists` knows which lists clients were shown before.
+    calls by `call_tool`. `lists` knows which lists clients were shown before. `spans` watches
+    requests for monitoring.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class McpSurface:
         self._heartbeats = Heartbeats()
         self._on_close: list[Callable[[], None]] = []
         self.viewers = Viewers(viewer, self._ended)
+        self.spans = RequestSpans(gateway)
         self.parked_calls = ParkedCalls(lambda: gateway.answer_s)
         offering = OfferHandler(gateway, self._lists, self.viewers, self.parked_calls)
         self._notices = Notices(gateway, self._lists, self.viewers, offering.text_of)
@@ -136,6 +140,11 @@ class McpSurface:
             ProfileNotFoundError: There is no such profile.
         """
         return self._gateway.within_profile(profile, viewer or self.viewers.stateless)
+
+    @property
+    def activity(self) -> Activity:
+        """Where sessions are reported."""
+        return self._gateway.activity
 
     @property
     def answer_s(self) -> float:

@@ -99,6 +99,7 @@ class Sessions:
 
     def __init__(self, surface: McpSurface, state: Any, settings: Http) -> None:
         self._surface = surface
+        self._activity = surface.activity
         self._state = state
         self.idle_s = settings.session_idle_timeout_s
         self.most = settings.max_sessions
@@ -120,6 +121,7 @@ class Sessions:
         """A new session, which ends when it is idle for too long."""
         session = Session(self._surface, self._state, self._memory.open(), principal)
         self._sessions[session.id] = session
+        self._activity.session_opened("http")
         self._rest(session)
         return session
 
@@ -131,7 +133,10 @@ class Sessions:
     def _forget(self, session: Session) -> bool:
         """Let no request find a session any more; false if it has ended before."""
         self._idle.pop(session, None)
-        return self._sessions.pop(session.id, None) is not None
+        if self._sessions.pop(session.id, None) is None:
+            return False
+        self._activity.session_closed("http")
+        return True
 
     @contextmanager
     def hold(self, session: Session) -> Iterator[None]:

@@ -92,6 +92,8 @@ async def view(visit: Visit) -> Mapping[str, Any]:
         "loss": _crossing(by_day, raw, finding),
         "raw_list": stats.raw_tokens,
         "principals": _principals(spending),
+        "shares": await gateway.usage_shares(days, "principal", viewer),
+        "currency": gateway.settings.usage.currency,
         "family": gateway.settings.disclosure.model_family,
         "catalog": visit.memory.keep("ledger", (tools, opened), lambda: _catalog_view(tools, opened)),
         "tools": len(tools),

@@ -1,0 +1,23 @@
+"""What a gateway shows to monitoring: its metrics, and where surfaces report requests and sessions."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from maitred.telemetry.activity import Activity
+
+if TYPE_CHECKING:  # the metrics load with their first reader
+    from maitred.gateway.metrics import Metrics
+
+
+class ActivityMethods:
+    """The methods of a gateway for monitoring."""
+
+    activity: Activity
+
+    @cached_property
+    def metrics(self) -> "Metrics":
+        """The metrics, which count from the first use of this attribute."""
+        from maitred.gateway.metrics import Metrics  # noqa: PLC0415  # only monitoring needs prometheus-client
+
+        gateway: Any = self
+        return Metrics(gateway)

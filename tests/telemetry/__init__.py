@@ -1,0 +1,1 @@
+"""What monitoring systems get of a gateway."""
