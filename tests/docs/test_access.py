@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.surfaces.cli.rig import Run, runner, write
 
-from maitred.access.jwt import grant_from_claims, verifier_of
+from maitred.access.claims import claim_mapping, grant_from_claims
 from maitred.config.load import parse
-from maitred.config.settings import Http, RateLimitSettings
+from maitred.config.settings import AccessSettings, Http
 from maitred.model.access import LEAST, Grant, Scope
 
 PAGE = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
@@ -50,8 +50,8 @@ def test_the_settings_of_the_page_are_read() -> None:
     jwt = issuer.http.jwt
     assert jwt is not None
 
-    assert grant_from_claims(claims, verifier_of(jwt).policy.claims) == Grant(
+    assert grant_from_claims(claims, claim_mapping(jwt, AccessSettings())) == Grant(
         principal="oauth:ann", role="agent", scope=Scope(servers=frozenset({"github"}), read_only=True)
     )
-    assert limits.access == RateLimitSettings(calls_per_minute=120, burst=20, calls_at_once=8)
+    assert limits.access == AccessSettings(calls_per_minute=120, burst=20, calls_at_once=8)
     assert f"`http.anonymous`: `{Http().anonymous}`" in PAGE

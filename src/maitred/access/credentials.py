@@ -1,28 +1,43 @@
 """Find the grant of a token: one that maitred created, or a JWT of a trusted authorization server.
 
 The prefix of maitred's tokens separates the two, so neither kind reaches the other's checks. The JWT verifier
-is made when the first JWT arrives, since few installations need it.
+is made when the first JWT arrives, since few installations need it, and again when the settings change.
 """
 
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 
 from maitred.access.token_store import PREFIX, Grants
+from maitred.config.settings import AccessSettings
 from maitred.model.access import Grant, RefusedAccess
 
 TokenCheck = Callable[[str], Awaitable[Grant | RefusedAccess]]
 
 
 class Credentials:
-    """All tokens: `grants` are those of maitred, `make_check` makes the verifier of JWTs, if there is one."""
+    """All tokens: `grants` are those of maitred. `make_check` makes the verifier of JWTs, if there is one."""
 
-    def __init__(self, grants: Grants, make_check: Callable[[], TokenCheck | None]) -> None:
+    def __init__(
+        self,
+        grants: Grants,
+        make_check: Callable[[AccessSettings], TokenCheck | None],
+        access: AccessSettings,
+    ) -> None:
         self.grants = grants
         self._make_check = make_check
+        self._access = access
+        self._checks: list[TokenCheck | None] = []
 
-    @cached_property
+    def use(self, access: AccessSettings) -> None:
+        """Apply new settings: what groups of people may do."""
+        if access != self._access:
+            self._access = access
+            self._checks.clear()
+
+    @property
     def _check(self) -> TokenCheck | None:
-        return self._make_check()
+        if not self._checks:
+            self._checks.append(self._make_check(self._access))
+        return self._checks[0]
 
     async def grant_of(self, token: str) -> Grant | RefusedAccess:
         """The grant of a token, or why the token is refused.

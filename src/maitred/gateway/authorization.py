@@ -7,6 +7,7 @@ count or suggestion reveals those. Viewers without a scope share the whole catal
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from cachetools import LRUCache
@@ -26,7 +27,18 @@ from maitred.errors import BusyError, NotAllowedError, ToolNotFoundError
 from maitred.gateway.menu import Menu
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.state import GatewayState
-from maitred.model.access import EVERYTHING, Ability, Grant, Scope, Viewer, may, refusal
+from maitred.model.access import (
+    EVERYTHING,
+    LEAST,
+    ROLES,
+    Ability,
+    Grant,
+    Scope,
+    Viewer,
+    may,
+    nearest_reason,
+    refusal,
+)
 from maitred.model.categories import Category
 from maitred.model.profiles import Profile
 from maitred.model.tools import Tool, ToolKey
@@ -117,14 +129,7 @@ class Authorization:
             grant = replace(grant, scope=self.portion(viewer).scope)
         if tool is None:
             return refusal(grant, ability, server=server)
-        why = refusal(
-            grant,
-            ability,
-            server=tool.server,
-            category=tool.placement.category,
-            read_only=tool.read_only,
-        )
-        return why or self._why_not_in_profile(grant.scope, tool)
+        return self._why_not_on(grant, ability, tool)
 
     def is_limited(self, server: str) -> bool:
         """Whether calls of a server count; a call that consists of other calls does not: those count."""
@@ -148,7 +153,21 @@ class Authorization:
 
     def portion(self, viewer: Viewer) -> ScopedCatalog:
         """The part of the catalog for a viewer, computed once for each scope and state of the catalog."""
+        return self._portion_of(viewer.grant.scope)
+
+    def offers(self, viewer: Viewer) -> ResourceService:
+        """The resources and prompts for a viewer: with several groups, those of groups that may use them.
+
+        A role on one part must not reach the resources of another.
+        """
         scope = viewer.grant.scope
+        if not scope.parts:
+            return self._portion_of(scope).offers
+        least = ROLES.index(LEAST["call"])
+        able = tuple(part for part in scope.parts if ROLES.index(part.role) >= least)
+        return self._portion_of(replace(scope, parts=able or scope.parts)).offers
+
+    def _portion_of(self, scope: Scope) -> ScopedCatalog:
         if scope is EVERYTHING or scope == EVERYTHING:
             return self.whole
         snapshot, revision = self._context.snapshot, self._context.revision
@@ -221,6 +240,22 @@ class Authorization:
 
     # --- how it is worked out -----------------------------------------------------------------------------
 
+    def _why_not_on(self, grant: Grant, ability: Ability, tool: Tool) -> str:
+        """Why a grant, whose categories include those below, does not have an ability on a tool."""
+        if grant.scope.parts:
+            whole, each = grant.by_parts()
+            return self._why_not_on(whole, ability, tool) or nearest_reason(
+                {self._why_not_on(one, ability, tool): self._why_not_on(one, "see", tool) for one in each}
+            )
+        why = refusal(
+            grant,
+            ability,
+            server=tool.server,
+            category=tool.placement.category,
+            read_only=tool.read_only,
+        )
+        return why or self._why_not_in_profile(grant.scope, tool)
+
     def _why_not_in_profile(self, scope: Scope, tool: Tool) -> str:
         """Why a tool is outside the profiles of a scope; empty if it is in all of them."""
         for name, profile in self._profiles(scope):
@@ -248,10 +283,8 @@ class Authorization:
 
     def _made(self, scope: Scope, snapshot: Snapshot) -> ScopedCatalog:
         settings = self._context.settings
-        scope = replace(scope, categories=_with_below(scope.categories, self._context.categories))
+        scope = self._with_categories_below(scope)
         inside, servers = self._inside(scope, snapshot)
-        if scope.categories is not None:  # prompts and resources have no category
-            servers &= {tool.server for tool in inside}
         context = _PartContext(
             self._context,
             replace(settings, servers={name: s for name, s in settings.servers.items() if name in servers}),
@@ -271,8 +304,20 @@ class Authorization:
             outside=frozenset(snapshot.by_key) - {tool.key for tool in inside},
         )
 
+    def _with_categories_below(self, scope: Scope) -> Scope:
+        """A scope whose categories, and those of its parts, include all below them."""
+        parts = [replace(part, scope=self._with_categories_below(part.scope)) for part in scope.parts]
+        below = _with_below(scope.categories, self._context.categories)
+        return replace(scope, categories=below, parts=tuple(parts))
+
     def _inside(self, scope: Scope, snapshot: Snapshot) -> tuple[Sequence[Tool], set[str]]:
-        """The tools and the servers that a scope covers."""
+        """The tools and the servers that a scope covers, in one of its parts if it has some."""
+        if scope.parts:
+            tools, all_servers = self._inside(replace(scope, parts=()), snapshot)
+            within = [self._inside(part.scope, snapshot) for part in scope.parts]
+            keys = {tool.key for part, _ in within for tool in part}
+            some = set[str]().union(*(part for _, part in within))
+            return [tool for tool in tools if tool.key in keys], all_servers & some
         grant = Grant(principal="", role="viewer", scope=scope)
         inside = [
             tool
@@ -291,6 +336,8 @@ class Authorization:
             select, by_server = profile or _NOTHING, snapshot.by_server
             inside = [tool for tool in inside if select.selects(tool)]
             servers = {name for name in servers if select.selects_server(name, by_server.get(name, ()))}
+        if scope.categories is not None:  # prompts and resources have no category
+            servers &= {tool.server for tool in inside}
         return inside, servers
 
     def _categories_of(self, inside: Sequence[Tool], scope: Scope) -> Sequence[Category]:
@@ -299,7 +346,8 @@ class Authorization:
         An operator may have made the others for servers outside of the scope.
         """
         every = {category.name: category for category in self._context.categories}
-        waiting = [*{tool.placement.category for tool in inside}, *(scope.categories or ())]
+        limits = [scope.categories, *(part.scope.categories for part in scope.parts)]
+        waiting = [*{tool.placement.category for tool in inside}, *chain.from_iterable(filter(None, limits))]
         names = {category.name for category in CATEGORIES}
         above = set[str]()
         while waiting:

@@ -548,7 +548,7 @@ class Gateway(
 
     def offers(self, viewer: Viewer) -> ResourceService:
         """Resources, templates and prompts of the servers that a viewer may see."""
-        return self._access.portion(viewer).offers
+        return self._access.offers(viewer)
 
     def offers_of(self, kind: OfferKind, viewer: Viewer) -> Sequence[Offer]:
         """The offers of a kind, by published name."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from maitred.config.settings import Admission, HeldCallSettings, Results, Settings
+from maitred.config.settings import AccessSettings, Admission, HeldCallSettings, Results, Settings
 from maitred.errors import ConfigError
 from maitred.wiring.exceptions import single_error
 from maitred.wiring.references import operator_resolver
@@ -319,14 +319,14 @@ def make_credentials(settings: Settings) -> "Credentials":
     """The check of tokens: those that maitred made, and those of an issuer if one is set."""
     from maitred.access.credentials import Credentials
 
-    def make_check() -> "TokenCheck | None":
+    def make_check(access: AccessSettings) -> "TokenCheck | None":
         if settings.http.jwt is None:
             return None
         from maitred.access.jwt import verifier_of  # its libraries are slow to load, and hardly needed
 
-        return verifier_of(settings.http.jwt).grant_of
+        return verifier_of(settings.http.jwt, access).grant_of
 
-    return Credentials(make_grants(settings), make_check)
+    return Credentials(make_grants(settings), make_check, settings.access)
 
 
 def make_screen(settings: Results) -> "AnswerScreen":
