@@ -517,6 +517,17 @@ class NotAllowedError(MaitredError):
         super().__init__(f"This is not allowed: {reason}. The operator of maitred assigns roles and scopes.")
 
 
+class SignInError(MaitredError):
+    """A person cannot sign in at the provider; `reason` says why, and `advice` what to do."""
+
+    code: ClassVar[str] = "sign_in_failed"
+
+    def __init__(self, reason: str, advice: str) -> None:
+        self.reason = reason
+        self.advice = advice
+        super().__init__(f"You are not signed in: {reason}. To go on, {advice}.")
+
+
 class BusyError(MaitredError):
     """The principal is at a limit; it may make the same call later."""
 

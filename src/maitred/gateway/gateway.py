@@ -40,6 +40,7 @@ from maitred.gateway.profiles import ProfileMethods
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
+from maitred.gateway.sign_in import SignInMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger
 from maitred.gateway.storage import Storage
@@ -69,14 +70,16 @@ class Gateway(
     ChainMethods,
     ProfileMethods,
     ClientShapeMethods,
+    SignInMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
-    Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
-    count in `TokenCounts`, all about single tools in `ToolDetails`, what needs the search or the use of tools
-    in `ToolSearch`, the allow list in `AllowListMethods`, chains in `ChainMethods`, profiles in
-    `ProfileMethods`, and what suits a kind of client in `ClientShapeMethods`.
+    Only `grant_of` and `SignInMethods`, about people at a provider, are asked before there is a viewer. What
+    operators do is in `Operations`, what surfaces count in `TokenCounts`, all about single tools in
+    `ToolDetails`, what needs the search or the use of tools in `ToolSearch`, the allow list in
+    `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, and what suits a kind of
+    client in `ClientShapeMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -111,6 +114,7 @@ class Gateway(
         self._search, self._events = parts.search, parts.events
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
+        self._make_sign_in_client = parts.make_sign_in_client
         self._credentials, self._menu = parts.credentials, access.whole.menu
         self._lists = MenuLists(
             context,

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from maitred.config.settings import AccessSettings, Admission, HeldCallSettings, Results, Settings
+from maitred.config.settings import AccessSettings, Admission, HeldCallSettings, Results, Settings, SignIn
 from maitred.errors import ConfigError
 from maitred.wiring.exceptions import single_error
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.storage import database_of, open_store
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.access.oidc import OidcClient
     from maitred.calls.result_rules import ResultRules
     from maitred.calls.results import ResultStore
     from maitred.catalog.stages import Placer
@@ -327,6 +328,13 @@ def make_credentials(settings: Settings) -> "Credentials":
         return verifier_of(settings.http.jwt, access).grant_of
 
     return Credentials(make_grants(settings), make_check, settings.access)
+
+
+def make_oidc_client(settings: SignIn, *, resolve: Callable[[str], str]) -> "OidcClient":
+    """What signs people in at a provider."""
+    from maitred.access.oidc import OidcClient
+
+    return OidcClient(settings, resolve)
 
 
 def make_screen(settings: Results) -> "AnswerScreen":
