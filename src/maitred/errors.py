@@ -376,6 +376,16 @@ class TokenNotFoundError(NotFoundError):
         )
 
 
+class PrincipalError(MaitredError):
+    """A principal cannot be suspended or resumed; the text says why."""
+
+    code: ClassVar[str] = "principal_refused"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"This cannot be done: {reason}.")
+
+
 class HeldCallNotFoundError(NotFoundError):
     """No call that was held has this id."""
 

@@ -54,7 +54,7 @@ class OwnProvider:
         if path == "/me":
             return self.user
         now = time.time()
-        good = {
+        usual = {
             "iss": self.issuer,
             "aud": "us",
             "exp": now + 60,
@@ -64,7 +64,7 @@ class OwnProvider:
         }
         return {
             "access_token": "opaque",
-            "id_token": issuer.token(self.key, **{**claims, **self.claims}),
+            "id_token": issuer.token(self.key, **{**usual, **self.claims}),
             **self.tokens,
         }
 

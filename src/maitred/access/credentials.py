@@ -6,6 +6,7 @@ is made when the first JWT arrives, since few installations need it, and again w
 
 from collections.abc import Awaitable, Callable
 
+from maitred.access.suspended_principals import SuspendedPrincipals
 from maitred.access.token_store import PREFIX, Grants
 from maitred.config.settings import AccessSettings
 from maitred.model.access import Grant, RefusedAccess
@@ -14,15 +15,20 @@ TokenCheck = Callable[[str], Awaitable[Grant | RefusedAccess]]
 
 
 class Credentials:
-    """All tokens: `grants` are those of maitred. `make_check` makes the verifier of JWTs, if there is one."""
+    """All tokens: `grants` are those of maitred. `make_check` makes the verifier of JWTs, if there is one.
+
+    A token of a principal that is `suspended` is refused, whoever made it.
+    """
 
     def __init__(
         self,
         grants: Grants,
         make_check: Callable[[AccessSettings], TokenCheck | None],
         access: AccessSettings,
+        suspended: SuspendedPrincipals,
     ) -> None:
         self.grants = grants
+        self.suspended = suspended
         self._make_check = make_check
         self._access = access
         self._checks: list[TokenCheck | None] = []
@@ -45,6 +51,16 @@ class Credentials:
         Raises:
             StoreError: The tokens cannot be read.
         """
-        if token.startswith(f"{PREFIX}_") or self._check is None:
-            return await self.grants.grant_of(token)
-        return await self._check(token)
+        check = None if token.startswith(f"{PREFIX}_") else self._check
+        grant = await (check or self.grants.grant_of)(token)
+        if isinstance(grant, Grant) and (why := await self.suspended.why(grant.principal)):
+            return RefusedAccess(reason=why)
+        return grant
+
+    async def why_ended(self, grant: Grant) -> str:
+        """Why a grant that was good is refused now; empty if it goes on.
+
+        Raises:
+            StoreError: The tokens cannot be read.
+        """
+        return await self.suspended.why(grant.principal) or await self.grants.why_ended(grant)

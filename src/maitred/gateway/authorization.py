@@ -118,7 +118,7 @@ class Authorization:
         Raises:
             StoreError: The tokens cannot be read.
         """
-        return await self.credentials.grants.why_ended(viewer.grant)
+        return await self.credentials.why_ended(viewer.grant)
 
     def why_not(
         self, viewer: Viewer, ability: Ability, *, tool: Tool | None = None, server: str | None = None

@@ -36,6 +36,7 @@ from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
 from maitred.gateway.own_answers import OwnAnswers
 from maitred.gateway.parts import GatewayParts
+from maitred.gateway.principals import PrincipalMethods
 from maitred.gateway.profiles import ProfileMethods
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
@@ -71,6 +72,7 @@ class Gateway(
     ProfileMethods,
     ClientShapeMethods,
     SignInMethods,
+    PrincipalMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -78,8 +80,8 @@ class Gateway(
     Only `grant_of` and `SignInMethods`, about people at a provider, are asked before there is a viewer. What
     operators do is in `Operations`, what surfaces count in `TokenCounts`, all about single tools in
     `ToolDetails`, what needs the search or the use of tools in `ToolSearch`, the allow list in
-    `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, and what suits a kind of
-    client in `ClientShapeMethods`.
+    `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
+    `ClientShapeMethods`, and the suspension of principals in `PrincipalMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -114,6 +116,7 @@ class Gateway(
         self._search, self._events = parts.search, parts.events
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
+        self._suspended = parts.credentials.suspended
         self._make_sign_in_client = parts.make_sign_in_client
         self._credentials, self._menu = parts.credentials, access.whole.menu
         self._lists = MenuLists(
@@ -174,6 +177,7 @@ class Gateway(
         return CallServices(
             state=self._context,
             access=self._access,
+            suspensions=parts.credentials.suspended,
             lookup=self._lookup,
             visibility=self._visibility,
             auditing=parts.auditing,
@@ -204,7 +208,7 @@ class Gateway(
         async with self._chains.serving(), mediation, Background() as background:
             own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
             more = (self._admission.follow, self._supervising.keep_up, self._storage.keep_up)
-            for keep_up in (*own, *more, self._running.keep_up, self._held.keep_up):
+            for keep_up in (*own, *more, self._running.keep_up, self._held.keep_up, self._suspended.keep_up):
                 background.start(keep_up)
             yield
 

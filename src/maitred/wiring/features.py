@@ -319,6 +319,7 @@ async def open_allow_list(settings: Settings) -> "AsyncIterator[AllowList]":
 def make_credentials(settings: Settings) -> "Credentials":
     """The check of tokens: those that maitred made, and those of an issuer if one is set."""
     from maitred.access.credentials import Credentials
+    from maitred.access.suspended_principals import SuspendedPrincipals
 
     def make_check(access: AccessSettings) -> "TokenCheck | None":
         if settings.http.jwt is None:
@@ -327,7 +328,8 @@ def make_credentials(settings: Settings) -> "Credentials":
 
         return verifier_of(settings.http.jwt, access).grant_of
 
-    return Credentials(make_grants(settings), make_check, settings.access)
+    suspended = SuspendedPrincipals(database_of(settings))
+    return Credentials(make_grants(settings), make_check, settings.access, suspended)
 
 
 def make_oidc_client(settings: SignIn, *, resolve: Callable[[str], str]) -> "OidcClient":

@@ -26,6 +26,7 @@ from maitred.surfaces.http import (
     configurations,
     held_calls,
     menu,
+    principals,
     server_control,
     switches,
     tokens,
@@ -60,7 +61,7 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterfac
         is_ending=lambda: pages.changes.closed,
     )
     every = _Beside(mcp, pages, described)
-    return RequestCounter(Guard(every, settings, gateway.grant_of), metrics)
+    return RequestCounter(Guard(every, settings, gateway.grant_of, hold=gateway.hold_request), metrics)
 
 
 def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
@@ -100,6 +101,7 @@ def api(
     switches.add_routes(app, gateway)
     server_control.add_routes(app, gateway)
     tokens.add_routes(app, gateway)
+    principals.add_routes(app, gateway)
     audit.add_routes(app, gateway)
     probes.add_routes(app, gateway, metrics)
     welcome.add_routes(app)

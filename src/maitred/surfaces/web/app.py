@@ -432,8 +432,9 @@ class _Site:
         async def counted() -> Any:
             streams[who] += 1
             try:
-                async for event in stream(changes, after, visible=visible, goes_on=goes_on):
-                    yield event
+                with self._web.gateway.follow_suspensions():
+                    async for event in stream(changes, after, visible=visible, goes_on=goes_on):
+                        yield event
             finally:
                 streams[who] -= 1
                 if not streams[who]:
