@@ -24,6 +24,7 @@ from tests.catalog.databases import new_catalog
 from maitred.access.credentials import Credentials
 from maitred.access.jwt import verifier_of
 from maitred.access.suspended_principals import SuspendedPrincipals
+from maitred.access.teams import PrincipalGroups
 from maitred.access.token_store import Grants
 from maitred.config.sections import check_address
 from maitred.config.settings import AccessSettings, Http, Jwt
@@ -245,6 +246,7 @@ async def test_a_token_of_the_authorization_server_is_taken_by_its_keys_and_clai
             lambda access: verifier_of(jwt, access).grant_of,
             AccessSettings(),
             SuspendedPrincipals(database),
+            PrincipalGroups(database),
         )
         good = await credentials.grant_of(issuer.token(**fresh))
         elsewhere = await credentials.grant_of(issuer.token(**fresh, aud="https://other.example"))

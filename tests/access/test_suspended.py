@@ -1,4 +1,4 @@
-"""The kill switch for one principal: all it has ends within a second, on every process with the same store."""
+"""The kill switch for one principal: all it has ends within a second, on every process with this store."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from maitred.access import suspended_principals, token_store
+from maitred.access import suspended_principals, teams, token_store
 from maitred.admission import allow_list, registry
 from maitred.audit import answers as audit_answers
 from maitred.audit import hash_chain, line_index
@@ -50,6 +50,11 @@ def put_observation(insert: Insert) -> sa.ClauseElement:
     made = insert(t.observations)
     fresh = {name: made.excluded[name] for name in observations.COLUMNS[2:]}
     return made.on_conflict_do_update(index_elements=["server", "raw_name"], set_=fresh)
+
+
+def put_groups(insert: Insert) -> sa.ClauseElement:
+    made = insert(t.principal_groups)
+    return made.on_conflict_do_update(index_elements=["principal"], set_={"groups": made.excluded.groups})
 
 
 def put_answer(insert: Insert) -> sa.ClauseElement:
@@ -182,6 +187,14 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         lambda _: sa.select(*columns(t.tokens, token_store._COLUMNS)).order_by(
             t.tokens.c.made_at.desc(), t.tokens.c.id
         ),
+    ),
+    "groups: all": (
+        teams.ALL,
+        lambda _: sa.select(t.principal_groups.c.principal, t.principal_groups.c.groups),
+    ),
+    "groups: put": (
+        teams.PUT,
+        put_groups,
     ),
     "suspended: all": (
         suspended_principals.ALL,

@@ -7,6 +7,7 @@ is made when the first JWT arrives, since few installations need it, and again w
 from collections.abc import Awaitable, Callable
 
 from maitred.access.suspended_principals import SuspendedPrincipals
+from maitred.access.teams import PrincipalGroups
 from maitred.access.token_store import PREFIX, Grants
 from maitred.config.settings import AccessSettings
 from maitred.model.access import Grant, RefusedAccess
@@ -26,9 +27,11 @@ class Credentials:
         make_check: Callable[[AccessSettings], TokenCheck | None],
         access: AccessSettings,
         suspended: SuspendedPrincipals,
+        groups: PrincipalGroups,
     ) -> None:
         self.grants = grants
         self.suspended = suspended
+        self.groups = groups
         self._make_check = make_check
         self._access = access
         self._checks: list[TokenCheck | None] = []
@@ -52,9 +55,19 @@ class Credentials:
             StoreError: The tokens cannot be read.
         """
         check = None if token.startswith(f"{PREFIX}_") else self._check
-        grant = await (check or self.grants.grant_of)(token)
-        if isinstance(grant, Grant) and (why := await self.suspended.why(grant.principal)):
+        return await self.admit(await (check or self.grants.grant_of)(token))
+
+    async def admit(self, grant: Grant | RefusedAccess) -> Grant | RefusedAccess:
+        """A grant, unless its principal is suspended; notes the groups that it came with.
+
+        Raises:
+            StoreError: It is not known who is suspended.
+        """
+        if isinstance(grant, RefusedAccess):
+            return grant
+        if why := await self.suspended.why(grant.principal):
             return RefusedAccess(reason=why)
+        self.groups.note(grant)
         return grant
 
     async def why_ended(self, grant: Grant) -> str:

@@ -13,14 +13,15 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from maitred.access.credentials import Credentials
-from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits
+from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits, TeamLimits
+from maitred.access.teams import team_of
 from maitred.access.tokens import ScopeNames, TokenService
 from maitred.audit.service import AuditService
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
-from maitred.config.settings import Settings
+from maitred.config.settings import AccessSettings, Settings, TeamEntry
 from maitred.config.taxonomy import CATEGORIES
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import BusyError, NotAllowedError, ToolNotFoundError
@@ -134,17 +135,19 @@ class Authorization:
     def is_limited(self, server: str) -> bool:
         """Whether calls of a server count; a call that consists of other calls does not: those count."""
         limits = self._context.settings.access
-        return bool(limits.calls_per_minute or limits.calls_at_once) and not self._context.is_composed(server)
+        is_set = _limits_of(limits).is_set or any(_limits_of(team).is_set for team in limits.teams.values())
+        return is_set and not self._context.is_composed(server)
 
     def enter(self, viewer: Viewer) -> CallPermit:
         """Let a call in that counts; it runs until the context that this returns is left.
 
         Raises:
-            BusyError: The principal has called too often, or has too much running.
+            BusyError: The principal, or its team, has called too often, or has too much running.
         """
-        limits = self._context.settings.access
-        own = RateLimits(per_minute=limits.calls_per_minute, burst=limits.burst, at_once=limits.calls_at_once)
-        entered = self._limiter.enter(viewer.principal, own)
+        settings, team = self._context.settings.access, None
+        if settings.teams and (name := team_of(viewer.principal, viewer.grant.groups, settings.teams)):
+            team = TeamLimits(name=name, limits=_limits_of(settings.teams[name]))
+        entered = self._limiter.enter(viewer.principal, _limits_of(settings), team=team)
         if isinstance(entered, LimitReached):
             raise BusyError(entered.reason, retry_in_s=entered.retry_after_s)
         return entered
@@ -383,6 +386,10 @@ class _PartContext(GatewayState):
     def snapshot(self) -> Snapshot:
         """The part of the catalog's snapshot."""
         return self._snapshot
+
+
+def _limits_of(entry: AccessSettings | TeamEntry) -> RateLimits:
+    return RateLimits(per_minute=entry.calls_per_minute, burst=entry.burst, at_once=entry.calls_at_once)
 
 
 def _is_named(tool: Tool, name: str) -> bool:

@@ -48,6 +48,7 @@ from maitred.gateway.storage import Storage
 from maitred.gateway.stored_results import StoredResults
 from maitred.gateway.suspensions import SuspensionRecorder
 from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
+from maitred.gateway.teams import TeamMethods
 from maitred.gateway.token_counts import TokenCounts
 from maitred.gateway.tool_details import ToolDetails
 from maitred.gateway.tool_search import ToolSearch
@@ -73,6 +74,7 @@ class Gateway(
     ClientShapeMethods,
     SignInMethods,
     PrincipalMethods,
+    TeamMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -81,7 +83,8 @@ class Gateway(
     operators do is in `Operations`, what surfaces count in `TokenCounts`, all about single tools in
     `ToolDetails`, what needs the search or the use of tools in `ToolSearch`, the allow list in
     `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
-    `ClientShapeMethods`, and the suspension of principals in `PrincipalMethods`.
+    `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`, and their
+    teams in `TeamMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -116,7 +119,7 @@ class Gateway(
         self._search, self._events = parts.search, parts.events
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
-        self._suspended = parts.credentials.suspended
+        self._suspended, self._principal_groups = parts.credentials.suspended, parts.credentials.groups
         self._make_sign_in_client = parts.make_sign_in_client
         self._credentials, self._menu = parts.credentials, access.whole.menu
         self._lists = MenuLists(
@@ -208,7 +211,8 @@ class Gateway(
         async with self._chains.serving(), mediation, Background() as background:
             own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
             more = (self._admission.follow, self._supervising.keep_up, self._storage.keep_up)
-            for keep_up in (*own, *more, self._running.keep_up, self._held.keep_up, self._suspended.keep_up):
+            of_principals = (self._suspended.keep_up, self._principal_groups.keep_up)
+            for keep_up in (*own, *more, *of_principals, self._running.keep_up, self._held.keep_up):
                 background.start(keep_up)
             yield
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from maitred.access.claims import claim_mapping, grant_from_claims
-from maitred.access.suspended_principals import SuspendedPrincipals
+from maitred.access.credentials import Credentials
 from maitred.audit.service import AuditService
 from maitred.config.settings import SignIn
 from maitred.errors import SignInError
@@ -41,7 +41,7 @@ class SignInMethods:
 
     _context: GatewayState
     _auditing: AuditService
-    _suspended: SuspendedPrincipals
+    _credentials: Credentials
     _make_sign_in_client: MakeSignInClient
     _sign_in_client: SignInClient | None = None
 
@@ -85,10 +85,8 @@ class SignInMethods:
     async def grant_of_person(self, person: SignedIn) -> Grant | RefusedAccess:
         """What a person may do by the present settings, or why nothing."""
         settings = self._context.settings
-        grant = grant_from_claims(person.claims, claim_mapping(settings.http.jwt, settings.access))
-        if isinstance(grant, Grant) and (why := await self._suspended.why(grant.principal)):
-            return RefusedAccess(reason=why)
-        return grant
+        meaning = claim_mapping(settings.http.jwt, settings.access)
+        return await self._credentials.admit(grant_from_claims(person.claims, meaning))
 
     async def _granted(self, person: SignedIn) -> Grant:
         grant = await self.grant_of_person(person)

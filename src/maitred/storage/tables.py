@@ -193,6 +193,14 @@ suspended_principals = sa.Table(
 )
 """Principals whose tokens are refused."""
 
+principal_groups = sa.Table(
+    "principal_groups",
+    metadata,
+    sa.Column("principal", sa.String(500), primary_key=True),
+    sa.Column("groups", sa.Text, nullable=False),
+)
+"""The groups that each principal came with last, as a JSON list."""
+
 allow_events = sa.Table(
     "allow_events",
     metadata,

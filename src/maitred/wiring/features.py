@@ -320,6 +320,7 @@ def make_credentials(settings: Settings) -> "Credentials":
     """The check of tokens: those that maitred made, and those of an issuer if one is set."""
     from maitred.access.credentials import Credentials
     from maitred.access.suspended_principals import SuspendedPrincipals
+    from maitred.access.teams import PrincipalGroups
 
     def make_check(access: AccessSettings) -> "TokenCheck | None":
         if settings.http.jwt is None:
@@ -328,8 +329,11 @@ def make_credentials(settings: Settings) -> "Credentials":
 
         return verifier_of(settings.http.jwt, access).grant_of
 
-    suspended = SuspendedPrincipals(database_of(settings))
-    return Credentials(make_grants(settings), make_check, settings.access, suspended)
+    database = database_of(settings)
+    suspended = SuspendedPrincipals(database)
+    return Credentials(
+        make_grants(settings), make_check, settings.access, suspended, PrincipalGroups(database)
+    )
 
 
 def make_oidc_client(settings: SignIn, *, resolve: Callable[[str], str]) -> "OidcClient":

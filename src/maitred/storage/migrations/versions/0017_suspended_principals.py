@@ -1,4 +1,4 @@
-"""The principals that are suspended."""
+"""The principals that are suspended, and the groups of people."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0014"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Make the tables."""
     op.create_table(
         "suspended_principals",
         sa.Column("principal", sa.String(500), primary_key=True),
@@ -16,8 +16,14 @@ def upgrade() -> None:
         sa.Column("why", sa.Text, nullable=False),
         sa.Column("at", sa.String(40), nullable=False),
     )
+    op.create_table(
+        "principal_groups",
+        sa.Column("principal", sa.String(500), primary_key=True),
+        sa.Column("groups", sa.Text, nullable=False),
+    )
 
 
 def downgrade() -> None:
-    """Drop the table."""
+    """Drop the tables."""
+    op.drop_table("principal_groups")
     op.drop_table("suspended_principals")
