@@ -12,12 +12,15 @@ from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.load import ServerEntry, parse
 from maitred.config.settings import (
     CategoryEntry,
+    GroupEntry,
     HoldRule,
     Jwt,
     ProfileEntry,
     ResultDrop,
     ResultRule,
     Settings,
+    SignIn,
+    TeamEntry,
     ToolEntry,
 )
 
@@ -27,6 +30,9 @@ IMPORT = (DOCS / "import.md").read_text(encoding="utf-8")
 SECTIONS = {field.name: type(getattr(Settings(source=Path()), field.name)) for field in fields(Settings)}
 NESTED = {
     "http.jwt": Jwt,
+    "access.groups": GroupEntry,
+    "access.sign_in": SignIn,
+    "access.teams": TeamEntry,
     "results.rules": ResultRule,
     "results.rules.drop": ResultDrop,
     "held_calls.rules": HoldRule,

@@ -18,7 +18,7 @@ TokenCheck = Callable[[str], Awaitable[Grant | RefusedAccess]]
 class Credentials:
     """All tokens: `grants` are those of maitred. `make_check` makes the verifier of JWTs, if there is one.
 
-    A token of a principal that is `suspended` is refused, whoever made it.
+    A token of a principal that is `suspended` is refused, also one of an authorization server.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class SuspendedPrincipal:
 
     @property
     def reason(self) -> str:
-        """Why its tokens are refused, for whoever has one."""
+        """Why its tokens are refused, for the bearer of one."""
         return f"{self.principal!r} is suspended since {self.at}{f': {self.why}' if self.why else ''}"
 
     def to_json(self) -> dict[str, Any]:

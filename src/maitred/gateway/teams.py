@@ -1,4 +1,4 @@
-"""The team of a principal, as methods of `Gateway`; `maitred.gateway.authorization` has the limits of teams."""
+"""The team of a principal, as methods of `Gateway`; `gateway.authorization` applies the limits of teams."""
 
 from collections.abc import Collection, Mapping
 

@@ -112,8 +112,8 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
     print_table(make_table("", ("id", "for", "role", "only", "made", "expires", "state"), rows))
 
 
-@tokens_app.command()
-def suspended(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+@tokens_app.command("suspended")
+def show_suspended(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the principals that are suspended; `maitred resume --principal` ends it."""
     found = list_suspended(*prepare(config))
     if as_json:

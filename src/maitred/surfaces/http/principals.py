@@ -36,7 +36,7 @@ class PrincipalResponse(BaseModel):
     refused_calls: int
 
 
-class Suspended(BaseModel):
+class SuspendedResponse(BaseModel):
     """A principal who is suspended; `at` is ISO 8601 in UTC."""
 
     principal: str
@@ -48,7 +48,7 @@ class Suspended(BaseModel):
 class SuspendedList(BaseModel):
     """Who is suspended, the first first."""
 
-    suspended: list[Suspended]
+    suspended: list[SuspendedResponse]
 
 
 def add_routes(app: FastAPI, gateway: Gateway) -> None:
