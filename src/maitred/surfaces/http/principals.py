@@ -14,7 +14,7 @@ from maitred.surfaces.http.openapi import API, answers
 
 _JSON: Final = "application/json"
 _ONE: Final = {"principal": "ci", "by": "http", "why": "its token leaked", "at": "2026-03-01T09:30:00+00:00"}
-_FAULTS: Final = (403, 409, 413, 422, 503)
+_FAULTS: Final = (400, 403, 409, 413, 422, 503)
 Principal = Annotated[
     str, Path(description="The principal, as the audit trail has it; percent-encoded.", examples=["ci"])
 ]
