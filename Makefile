@@ -11,6 +11,7 @@ NPM_SERVERS := \
 	@modelcontextprotocol/conformance@0.2.0-alpha.12 \
 	@modelcontextprotocol/client@2.4.0 \
 	@playwright/mcp@0.0.83 \
+	oidc-provider@9.13.3 \
 	chrome-devtools-mcp@1.11.0
 # Servers that need the first major of the SDK, which cannot share an environment with ours.
 OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-calculator==0.2.1 'mcp<2'

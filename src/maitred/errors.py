@@ -376,6 +376,16 @@ class TokenNotFoundError(NotFoundError):
         )
 
 
+class PrincipalError(MaitredError):
+    """A principal cannot be suspended or resumed; the text says why."""
+
+    code: ClassVar[str] = "principal_refused"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"This cannot be done: {reason}.")
+
+
 class HeldCallNotFoundError(NotFoundError):
     """No call that was held has this id."""
 
@@ -515,6 +525,17 @@ class NotAllowedError(MaitredError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"This is not allowed: {reason}. The operator of maitred assigns roles and scopes.")
+
+
+class SignInError(MaitredError):
+    """A person cannot sign in at the provider; `reason` says why, and `advice` what to do."""
+
+    code: ClassVar[str] = "sign_in_failed"
+
+    def __init__(self, reason: str, advice: str) -> None:
+        self.reason = reason
+        self.advice = advice
+        super().__init__(f"You are not signed in: {reason}. To go on, {advice}.")
 
 
 class BusyError(MaitredError):

@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from tests.interaction.harness import Mode, over_http
 
 from maitred.access.tokens import TokenRequest
-from maitred.config.settings import Catalog, Disclosure, Http, RateLimitSettings, Settings
+from maitred.config.settings import AccessSettings, Catalog, Disclosure, Http, Settings
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER, Role, Scope
 from maitred.model.categories import Category, ToolChoice
@@ -131,7 +131,7 @@ def upstream(name: str) -> Server[Any]:
     )
 
 
-def settings_of(folder: Path, http: Http | None = None, access: RateLimitSettings | None = None) -> Settings:
+def settings_of(folder: Path, http: Http | None = None, access: AccessSettings | None = None) -> Settings:
     """Settings of the house: `archive` is a category below `files_text`; all tools are listed."""
     return Settings(
         source=folder / "maitred.yaml",
@@ -144,7 +144,7 @@ def settings_of(folder: Path, http: Http | None = None, access: RateLimitSetting
             for server, tools in TOOLS.items()
             for tool, (category, _) in tools.items()
         },
-        access=access or RateLimitSettings(),
+        access=access or AccessSettings(),
         http=replace(http or Http(), port=0),
     )
 

@@ -23,9 +23,11 @@ from tests.catalog.databases import new_catalog
 
 from maitred.access.credentials import Credentials
 from maitred.access.jwt import verifier_of
+from maitred.access.suspended_principals import SuspendedPrincipals
+from maitred.access.teams import PrincipalGroups
 from maitred.access.token_store import Grants
 from maitred.config.sections import check_address
-from maitred.config.settings import Http, Jwt
+from maitred.config.settings import AccessSettings, Http, Jwt
 from maitred.errors import ConfigError, StoreError
 from maitred.model.access import Grant, RefusedAccess, Role, Scope
 from maitred.storage.sqlite import SqliteDatabase
@@ -232,13 +234,20 @@ def key_server() -> Iterator[str]:
 
 async def test_a_token_of_the_authorization_server_is_taken_by_its_keys_and_claims(tmp_path: Path) -> None:
     """What is configured is what decides; tokens of maitred are taken beside them."""
-    made = Grants(SqliteDatabase(new_catalog(tmp_path)))
+    database = SqliteDatabase(new_catalog(tmp_path))
+    made = Grants(database)
     ours = await made.make("ci", "viewer")
     now = time.time()
     fresh: dict[str, Any] = {"exp": now + 60, "iat": now, "scope": "mcp:read", "mcp_servers": ["files"]}
     with key_server() as url:
         jwt = replace(ISSUED, jwks_url=url, servers_claim="mcp_servers", read_only_scope="mcp:read")
-        credentials = Credentials(made, lambda: verifier_of(jwt).grant_of)
+        credentials = Credentials(
+            made,
+            lambda access: verifier_of(jwt, access).grant_of,
+            AccessSettings(),
+            SuspendedPrincipals(database),
+            PrincipalGroups(database),
+        )
         good = await credentials.grant_of(issuer.token(**fresh))
         elsewhere = await credentials.grant_of(issuer.token(**fresh, aud="https://other.example"))
         stranger = await credentials.grant_of(issuer.token(**(fresh | {"roles": ["guest"]})))

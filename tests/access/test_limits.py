@@ -10,7 +10,7 @@ from tests.access.house import opened, settings_of
 from tests.support.viewers import agent
 
 from maitred.backends.base import NOT_ASKED
-from maitred.config.settings import RateLimitSettings
+from maitred.config.settings import AccessSettings
 from maitred.errors import BusyError
 from maitred.gateway import Gateway
 from maitred.model.tools import ToolCall
@@ -32,9 +32,7 @@ async def over_mcp(gateway: Gateway, name: str) -> dict[str, Any]:
 
 async def test_calls_over_the_rate_are_refused_everywhere_until_the_bucket_fills(tmp_path: Path) -> None:
     """Each principal has a bucket of its own, whichever way its calls come in."""
-    async with opened(
-        settings_of(tmp_path, access=RateLimitSettings(calls_per_minute=1, burst=2))
-    ) as gateway:
+    async with opened(settings_of(tmp_path, access=AccessSettings(calls_per_minute=1, burst=2))) as gateway:
         await gateway.call(READ, viewer=agent("ann"))
         await gateway.call(READ, viewer=agent("ann"))
         with pytest.raises(BusyError, match="'ann' may call 1 times a minute; try again in 60 s"):
@@ -53,7 +51,7 @@ async def test_calls_over_the_rate_are_refused_everywhere_until_the_bucket_fills
 
 async def test_over_http_a_refused_call_is_429_and_says_when_to_try_again(tmp_path: Path) -> None:
     path = "/api/v1/tools/files/read_note/call"
-    async with opened(settings_of(tmp_path, access=RateLimitSettings(calls_per_minute=6))) as gateway:
+    async with opened(settings_of(tmp_path, access=AccessSettings(calls_per_minute=6))) as gateway:
         app = application(gateway, gateway.settings.http, PlainTextResponse("MCP"))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -66,7 +64,7 @@ async def test_over_http_a_refused_call_is_429_and_says_when_to_try_again(tmp_pa
 
 async def test_only_so_many_calls_run_at_once_those_inside_chains_included(tmp_path: Path) -> None:
     """One that has ended makes room; a saved chain takes none itself."""
-    async with opened(settings_of(tmp_path, access=RateLimitSettings(calls_at_once=1))) as gateway:
+    async with opened(settings_of(tmp_path, access=AccessSettings(calls_at_once=1))) as gateway:
         both = await gateway.run_chain(CHAIN, viewer=agent("ann"))
         after = [await gateway.call(READ, viewer=agent("ann")) for _ in range(3)]
 

@@ -19,14 +19,8 @@ from tests.admission.issuer import (
     token,
 )
 
-from maitred.access.jwt import (
-    ClaimMapping,
-    JwtPolicy,
-    JwtVerifier,
-    KeySet,
-    KeysUnavailableError,
-    grant_from_claims,
-)
+from maitred.access.claims import ClaimMapping, grant_from_claims
+from maitred.access.jwt import JwtPolicy, JwtVerifier, KeySet, KeysUnavailableError
 from maitred.model.access import EVERYTHING, Grant, RefusedAccess, Scope
 
 pytestmark = pytest.mark.anyio

@@ -13,6 +13,7 @@ from maitred.config.load import ServerEntry, parse
 from maitred.config.settings import (
     AuditDestination,
     CategoryEntry,
+    GroupEntry,
     HoldRule,
     Jwt,
     ModelPrice,
@@ -20,6 +21,8 @@ from maitred.config.settings import (
     ResultDrop,
     ResultRule,
     Settings,
+    SignIn,
+    TeamEntry,
     ToolEntry,
 )
 
@@ -29,6 +32,9 @@ IMPORT = (DOCS / "import.md").read_text(encoding="utf-8")
 SECTIONS = {field.name: type(getattr(Settings(source=Path()), field.name)) for field in fields(Settings)}
 NESTED = {
     "http.jwt": Jwt,
+    "access.groups": GroupEntry,
+    "access.sign_in": SignIn,
+    "access.teams": TeamEntry,
     "results.rules": ResultRule,
     "results.rules.drop": ResultDrop,
     "held_calls.rules": HoldRule,

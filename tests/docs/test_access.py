@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.surfaces.cli.rig import Run, runner, write
 
-from maitred.access.jwt import grant_from_claims, verifier_of
+from maitred.access.claims import claim_mapping, grant_from_claims
+from maitred.access.oidc import AFTER, CALLBACK
 from maitred.config.load import parse
-from maitred.config.settings import Http, RateLimitSettings
+from maitred.config.settings import AccessSettings, Http
 from maitred.model.access import LEAST, Grant, Scope
 
 PAGE = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
@@ -45,13 +46,22 @@ def test_the_commands_print_what_the_page_says(run: Run) -> None:
 
 def test_the_settings_of_the_page_are_read() -> None:
     """And say what the text beside them says."""
-    issuer, limits = (parse(Path("maitred.yaml"), text) for text in blocks("yaml"))
-    _, claims = map(json.loads, blocks("json"))
+    issuer, groups, sign_in, limits, teams = (parse(Path("maitred.yaml"), text) for text in blocks("yaml"))
+    _, claims, person = map(json.loads, blocks("json"))
     jwt = issuer.http.jwt
     assert jwt is not None
 
-    assert grant_from_claims(claims, verifier_of(jwt).policy.claims) == Grant(
+    assert grant_from_claims(claims, claim_mapping(jwt, AccessSettings())) == Grant(
         principal="oauth:ann", role="agent", scope=Scope(servers=frozenset({"github"}), read_only=True)
     )
-    assert limits.access == RateLimitSettings(calls_per_minute=120, burst=20, calls_at_once=8)
+    assert limits.access == AccessSettings(calls_per_minute=120, burst=20, calls_at_once=8)
     assert f"`http.anonymous`: `{Http().anonymous}`" in PAGE
+    eve = grant_from_claims(person, claim_mapping(None, groups.access))
+    assert isinstance(eve, Grant)
+    assert [(part.group, part.role) for part in eve.scope.parts] == [
+        ("payments", "operator"), ("support", "agent"), ("*", "viewer"),
+    ]  # fmt: skip
+    assert sign_in.access.sign_in is not None
+    assert f"`{sign_in.access.sign_in.url}{CALLBACK}`" in PAGE
+    assert f"`{sign_in.access.sign_in.url}{AFTER}`" in PAGE
+    assert teams.access.teams["payments"].calls_per_minute == 300

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from maitred.access import token_store
+from maitred.access import suspended_principals, teams, token_store
 from maitred.admission import allow_list, registry
 from maitred.audit import answers as audit_answers
 from maitred.audit import hash_chain, line_index, stream_store
@@ -50,6 +50,11 @@ def put_observation(insert: Insert) -> sa.ClauseElement:
     made = insert(t.observations)
     fresh = {name: made.excluded[name] for name in observations.COLUMNS[2:]}
     return made.on_conflict_do_update(index_elements=["server", "raw_name"], set_=fresh)
+
+
+def put_groups(insert: Insert) -> sa.ClauseElement:
+    made = insert(t.principal_groups)
+    return made.on_conflict_do_update(index_elements=["principal"], set_={"groups": made.excluded.groups})
 
 
 def put_answer(insert: Insert) -> sa.ClauseElement:
@@ -183,6 +188,28 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
         lambda _: sa.select(*columns(t.tokens, token_store._COLUMNS)).order_by(
             t.tokens.c.made_at.desc(), t.tokens.c.id
         ),
+    ),
+    "groups: all": (
+        teams.ALL,
+        lambda _: sa.select(t.principal_groups.c.principal, t.principal_groups.c.groups),
+    ),
+    "groups: put": (
+        teams.PUT,
+        put_groups,
+    ),
+    "suspended: all": (
+        suspended_principals.ALL,
+        lambda _: sa.select(*columns(t.suspended_principals, suspended_principals.COLUMNS)).order_by(
+            t.suspended_principals.c.at, t.suspended_principals.c.principal
+        ),
+    ),
+    "suspended: add": (
+        suspended_principals.ADD,
+        lambda insert: insert(t.suspended_principals).on_conflict_do_nothing(index_elements=["principal"]),
+    ),
+    "suspended: drop": (
+        suspended_principals.DROP,
+        lambda _: sa.delete(t.suspended_principals).where(t.suspended_principals.c.principal == X),
     ),
     "token": (
         token_store._BY_ID,

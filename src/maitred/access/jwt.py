@@ -1,14 +1,13 @@
-"""Verify access tokens (JWT, OAuth 2.1) of an authorization server and map their claims to a grant.
+"""Verify tokens (JWT, OAuth 2.1) of an authorization server. `maitred.access.claims` gives them a meaning.
 
 maitred is a resource server: it creates no such token. It takes tokens for its own audience, from the trusted
-issuer, signed with a key of that issuer and an allowed algorithm. The operator maps claims to a role and a
-part of the catalog; a missing claim grants nothing. The issuer's keys are fetched when needed. An unknown key
-causes another fetch, at most one a minute, and a failed fetch leaves the known keys valid.
+issuer, signed with a key of that issuer and an allowed algorithm. The issuer's keys are fetched when needed.
+An unknown key causes another fetch, at most one a minute, and a failed fetch leaves the known keys valid.
 """
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -18,8 +17,9 @@ import httpx2
 import jwt
 import structlog
 
-from maitred.config.settings import Jwt
-from maitred.model.access import ROLES, Grant, RefusedAccess, Role, Scope
+from maitred.access.claims import ClaimMapping, claim_mapping, grant_from_claims
+from maitred.config.settings import AccessSettings, Jwt
+from maitred.model.access import Grant, RefusedAccess
 from maitred.tls import tls_context
 
 log = structlog.get_logger(__name__)
@@ -163,31 +163,9 @@ ALGORITHMS: Final = frozenset({
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 })  # fmt: skip
 """Algorithms that the operator may allow. Each has a public key, which the issuer publishes."""
-PREFIX: Final = "oauth:"
-"""Prefix of the principal's name, before the subject: a subject can never equal a principal of maitred."""
 _TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 _MAX_TOKEN: Final = 16_384
 _MAX_TIME: Final = 1e12
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimMapping:
-    """What claims mean. A claim is named by its path, with dots between the steps (`realm_access.roles`).
-
-    `roles` maps values of the claim `role` to roles; the strongest counts. Where no value is known,
-    `default_role` counts, and without one the token is refused. `servers` and `categories` name the claims
-    that list what the bearer may use, `*` for all. If they are set, a token without the claim gets nothing. A
-    bearer with the value `read_only` in the claim `scope` may only read. A claim is a list, or a text with
-    spaces between the values.
-    """
-
-    role: str = "roles"
-    roles: Mapping[str, Role] = field(default_factory=dict)
-    default_role: Role | None = None
-    servers: str = ""
-    categories: str = ""
-    scope: str = "scope"
-    read_only: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +201,11 @@ class JwtVerifier:
 
     async def grant_of(self, token: str) -> Grant | RefusedAccess:
         """The grant of a token's bearer, or why the token is refused."""
+        claims = await self.claims_of(token)
+        return claims if isinstance(claims, RefusedAccess) else grant_from_claims(claims, self.policy.claims)
+
+    async def claims_of(self, token: str) -> Mapping[str, Any] | RefusedAccess:
+        """The claims of a token that is good, or why the token is refused."""
         try:
             header = jwt.get_unverified_header(token) if len(token) <= _MAX_TOKEN else {}
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -240,7 +223,7 @@ class JwtVerifier:
             return claims
         if reason := self._time_fault(claims):
             return RefusedAccess(reason=reason)
-        return grant_from_claims(claims, self.policy.claims)
+        return claims
 
     def _header_fault(self, header: Mapping[str, Any]) -> str:
         if not header or not isinstance(header.get("kid", ""), str):
@@ -288,57 +271,12 @@ class JwtVerifier:
         return ""
 
 
-def verifier_of(settings: Jwt) -> JwtVerifier:
+def verifier_of(settings: Jwt, access: AccessSettings) -> JwtVerifier:
     """A verifier for these settings; it fetches the keys when the first token arrives."""
-    claims = ClaimMapping(
-        role=settings.role_claim,
-        roles=settings.roles,
-        default_role=settings.default_role,
-        servers=settings.servers_claim,
-        categories=settings.categories_claim,
-        read_only=settings.read_only_scope,
-    )
+    claims = claim_mapping(settings, access)
     policy = JwtPolicy(issuer=settings.issuer, audiences=settings.audience, claims=claims)
     return JwtVerifier(policy, KeySet(partial(fetch_keys, settings.jwks_url)))
 
 
 def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_TIME
-
-
-def grant_from_claims(claims: Mapping[str, Any], meaning: ClaimMapping) -> Grant | RefusedAccess:
-    """The grant that checked claims give, by their meaning; the subject must be a text."""
-    subject = claims.get("sub")
-    if not isinstance(subject, str) or not subject:
-        return RefusedAccess(reason="the token has no subject")
-    roles = [meaning.roles[value] for value in _values(claims, meaning.role) if value in meaning.roles]
-    role = max(roles, key=ROLES.index, default=meaning.default_role)
-    if role is None:
-        return RefusedAccess(
-            reason="the token gives no role here; the operator of the gateway maps claims to roles"
-        )
-    scope = Scope(
-        servers=_limit(claims, meaning.servers),
-        categories=_limit(claims, meaning.categories),
-        read_only=bool(meaning.read_only) and meaning.read_only in _values(claims, meaning.scope),
-    )
-    return Grant(principal=PREFIX + subject, role=role, scope=scope)
-
-
-def _limit(claims: Mapping[str, Any], path: str) -> frozenset[str] | None:
-    if not path:
-        return None
-    values = _values(claims, path)
-    return None if "*" in values else frozenset(values)
-
-
-def _values(claims: Mapping[str, Any], path: str) -> Sequence[str]:
-    """The texts of a claim; a claim whose own name contains dots is found too."""
-    value: Any = claims.get(path)
-    if value is None:
-        value = claims
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, Mapping) else None
-    if isinstance(value, str):
-        return value.split()
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Limit how fast, and how many at once, each principal may call: a token bucket and a counter.
+"""Limit how fast, and how many at once, each principal and team may call: token buckets and counters.
 
 A call is admitted, or refused with the seconds to wait. Nothing waits here, so a caller over its limit costs
 nothing. Time comes from the clock that is passed in. Memory is bounded: a full bucket needs no entry.
@@ -7,7 +7,7 @@ nothing. Time comes from the clock that is passed in. Memory is bounded: a full 
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -16,11 +16,13 @@ from maitred.token_bucket import TokenBucket
 
 MAX_PRINCIPALS: Final = 10_000
 _WAIT_FOR_AN_END_S: Final = 1.0
+_TEAM: Final = "\0"
+"""Begins the keys of teams, and the name of no principal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RateLimits:
-    """The limits of one principal; 0 means no limit.
+    """The limits of one principal, or of one team; 0 means no limit.
 
     `burst` is how many calls may come at once after a pause; 0 means the calls of ten seconds, at least one.
     """
@@ -33,6 +35,11 @@ class RateLimits:
     def bucket(self) -> float:
         """Size of the bucket: how many calls may come at once after a pause."""
         return float(self.burst or max(1.0, self.per_minute / 6))
+
+    @property
+    def is_set(self) -> bool:
+        """Whether anything is limited."""
+        return bool(self.per_minute or self.at_once)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +56,19 @@ class _Account:
     running: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class TeamLimits:
+    """The limits that the members of a team share, and its name."""
+
+    name: str
+    limits: RateLimits
+
+
 class CallPermit:
     """A call that was admitted. It counts as running until the context exits."""
 
-    def __init__(self, account: _Account | None) -> None:
-        self._account = account
+    def __init__(self, accounts: Sequence[_Account] = ()) -> None:
+        self._accounts = accounts
 
     def __enter__(self) -> Self:
         return self
@@ -61,8 +76,8 @@ class CallPermit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        account, self._account = self._account, None
-        if account is not None:
+        accounts, self._accounts = self._accounts, ()
+        for account in accounts:
             account.running -= 1
 
 
@@ -86,33 +101,26 @@ class Limiter:
         """How many principals are in memory."""
         return len(self._accounts)
 
-    def enter(self, principal: str, limits: RateLimits | None = None) -> CallPermit | LimitReached:
+    def enter(
+        self, principal: str, limits: RateLimits | None = None, *, team: TeamLimits | None = None
+    ) -> CallPermit | LimitReached:
         """Admit a call, or say why not; `limits` replace the common ones for this principal.
 
-        A refused call takes nothing from the bucket. The caller must enter the permit and leave it, or the
-        call counts as running for ever.
+        The call counts for the principal and for its `team`. A refused call takes nothing from any bucket.
+        The caller must enter the permit and leave it, or the call counts as running for ever.
         """
-        own = limits or self._limits
-        if not own.per_minute and not own.at_once:
-            return CallPermit(None)
-        account = self._account(principal, own)
-        if own.at_once and account.running >= own.at_once:
-            reason = (
-                f"{account.running} of {own.at_once} calls of {principal!r} are running;"
-                " wait until one of them has ended"
-            )
-            return LimitReached(reason=reason, retry_after_s=_WAIT_FOR_AN_END_S)
-        if own.per_minute:
-            if account.bucket.left < 1:
-                wait_s = account.bucket.wait_s(1)
-                reason = (
-                    f"{principal!r} may call {own.per_minute:g} times a minute; try again in"
-                    f" {math.ceil(wait_s)} s"
-                )
-                return LimitReached(reason=reason, retry_after_s=wait_s)
-            account.bucket.spend(1)
-        account.running += 1
-        return CallPermit(account)
+        who = [(principal, repr(principal), limits or self._limits)]
+        if team is not None:
+            who.append((f"{_TEAM}{team.name}", f"the team {team.name!r}", team.limits))
+        counted = [(self._account(key, own), name, own) for key, name, own in who if own.is_set]
+        for account, name, own in counted:
+            if reached := _reached(account, name, own):
+                return reached
+        for account, _, own in counted:
+            if own.per_minute:
+                account.bucket.spend(1)
+            account.running += 1
+        return CallPermit([account for account, _, _ in counted])
 
     def _account(self, principal: str, limits: RateLimits) -> _Account:
         """The account of a principal, refilled up to now and marked as the last used."""
@@ -136,3 +144,16 @@ class Limiter:
             principal, account = self._accounts.popitem(last=False)
             if account.running:
                 self._accounts[principal] = account
+
+
+def _reached(account: _Account, name: str, own: RateLimits) -> LimitReached | None:
+    """The limit that an account has reached, if there is one."""
+    if own.at_once and account.running >= own.at_once:
+        text = f"{account.running} of {own.at_once} calls of {name} are running"
+        reason = f"{text}; wait until one of them has ended"
+        return LimitReached(reason=reason, retry_after_s=_WAIT_FOR_AN_END_S)
+    if own.per_minute and account.bucket.left < 1:
+        wait_s = account.bucket.wait_s(1)
+        reason = f"{name} may call {own.per_minute:g} times a minute; try again in {math.ceil(wait_s)} s"
+        return LimitReached(reason=reason, retry_after_s=wait_s)
+    return None

@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -243,7 +243,8 @@ def _scope(text: str) -> Scope:
     values = json.loads(text)
     limits = {name: frozenset(values[name]) if name in values else None for name in ("servers", "categories")}
     profiles = tuple(values.get("profiles", ()))
-    return replace(EVERYTHING, read_only=values["read_only"], profiles=profiles, **limits)
+    servers, categories = limits["servers"], limits["categories"]
+    return Scope(servers=servers, categories=categories, read_only=values["read_only"], profiles=profiles)
 
 
 def _record(row: Sequence[Any]) -> TokenRecord:

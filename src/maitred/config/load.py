@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, get_args
 from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
 
+from maitred.config.access_section import access_conflicts, access_faults
 from maitred.config.document import ConfigDocument, Keys, read_document, read_text
 from maitred.config.hold_rules import hold_faults
 from maitred.config.monitoring import MONITORING_FAULTS, MONITORING_PARTS
@@ -38,9 +39,11 @@ from maitred.config.sections import (
 )
 from maitred.config.settings import (
     SAVED,
+    AccessSettings,
     Catalog,
     CategoryEntry,
     ExemptionEntry,
+    GroupEntry,
     HeldCallSettings,
     HoldRule,
     Http,
@@ -56,6 +59,8 @@ from maitred.config.settings import (
     Seconds,
     SecretSettings,
     Settings,
+    SignIn,
+    TeamEntry,
     ToolEntry,
     UpgradeSettings,
 )
@@ -117,19 +122,9 @@ _SECTIONS: Mapping[str, Any] = {
     f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)
 }
 _PARTS = (
-    BrowserOptions,
-    PageOptions,
-    CategoryEntry,
-    ToolEntry,
-    ProfileEntry,
-    SavedEntry,
-    ExemptionEntry,
-    *MONITORING_PARTS,
-    HoldRule,
-    Jwt,
-    ResultDrop,
-    ResultRule,
-)
+    BrowserOptions, PageOptions, CategoryEntry, ToolEntry, ProfileEntry, SavedEntry, ExemptionEntry,
+    *MONITORING_PARTS, HoldRule, Jwt, GroupEntry, SignIn, TeamEntry, ResultDrop, ResultRule,
+)  # fmt: skip
 _KINDS = (ServerEntry, *_PARTS, *_SECTIONS.values())
 _INSIDE: Final = ("browser", "pages")
 for _kind in _KINDS:
@@ -141,6 +136,7 @@ _COMMAND_OR_URL: Final = (
     "needs either `command` (a program to start) or `url` (a server to reach), and not both"
 )
 _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tuple[Any, str]]]]]] = {
+    AccessSettings: (access_faults,),
     Catalog: (catalog_faults,),
     MediationSettings: (mediation_faults,),
     Http: (http_faults,),
@@ -209,6 +205,7 @@ def parse(path: Path, text: str) -> Settings:
     check.places(categories, choices, {**servers, SAVED: None} if chains else servers)
     profiles = {} if document.is_foreign else dict(check.profiles(categories))
     sections = {name: check.section(name) for name in _SECTIONS}
+    check.fit(sections, profiles)
     check.strangers()
     if check.faults:
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
@@ -390,6 +387,11 @@ class _SettingsReader:
             for key, fault in find_faults(section):
                 self._add([name, *([key] if isinstance(key, str) else key)], fault)
         return section
+
+    def fit(self, sections: Mapping[str, Any], profiles: Mapping[str, Profile]) -> None:
+        if sections["access"] is not None and sections["http"] is not None:
+            for keys, fault in access_conflicts(sections["access"], sections["http"], profiles):
+                self._add(keys, fault)
 
     def _server_names(self) -> Iterable[str]:
         """Return the names of the servers, as far as they can be read."""

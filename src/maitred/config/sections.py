@@ -62,13 +62,12 @@ def http_faults(section: Http) -> Iterator[tuple[Sequence[str], str]]:
     jwt = section.jwt
     if jwt is None:
         return
-    if not _is_safe(jwt.jwks_url):
+    if not is_safe_url(jwt.jwks_url):
         yield ["jwt", "jwks_url"], "must start with https:// (http:// only on this machine)"
-    if not (jwt.roles or jwt.default_role):
-        yield ["jwt", "roles"], "names no role, so no token is accepted; fill `roles` or set `default_role`"
 
 
-def _is_safe(url: str) -> bool:
+def is_safe_url(url: str) -> bool:
+    """Return whether an address is one of HTTPS, or of HTTP on this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -224,7 +223,7 @@ def database_url_fault(url: str) -> str:
 
 def webhook_faults(section: HeldCallSettings) -> Iterator[tuple[str, str]]:
     """Yield the faults of the address for messages about held calls: pairs of a key and a text."""
-    if section.webhook and not _is_safe(section.webhook):
+    if section.webhook and not is_safe_url(section.webhook):
         yield "webhook", "must start with https:// (http:// only on this machine)"
     elif section.webhook and "@" in urlsplit(section.webhook).netloc:
         yield "webhook", "must hold no name or password, as logs and messages show it; use `webhook_key`"
@@ -236,7 +235,7 @@ def registry_faults(section: RegistrySettings) -> Iterator[tuple[str, str]]:
     """Yield the faults of the address of the registry: pairs of a key and a text."""
     if not section.url:
         return
-    if not _is_safe(section.url):
+    if not is_safe_url(section.url):
         yield "url", "must start with https:// (http:// only on this machine)"
     elif "@" in urlsplit(section.url).netloc or urlsplit(section.url).query or urlsplit(section.url).fragment:
         yield "url", "must be the address alone, without a name, a password, or anything after `?` or `#`"
@@ -256,7 +255,7 @@ def secret_faults(section: SecretSettings) -> Iterator[tuple[str, str]]:
 
 def upgrade_faults(section: UpgradeSettings) -> Iterator[tuple[str, str]]:
     """Yield the faults of the address of newer versions: pairs of a key and a text."""
-    if section.url and not _is_safe(section.url):
+    if section.url and not is_safe_url(section.url):
         yield "url", "must start with https:// (http:// only on this machine)"
     elif section.url and "@" in urlsplit(section.url).netloc:
         yield "url", "must hold no name or password, as messages show it"

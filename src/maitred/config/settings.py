@@ -403,19 +403,74 @@ class SavedEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RateLimitSettings:
-    """How much each principal may call; 0 is no limit, and a `burst` of 0 means the calls of ten seconds."""
+class GroupEntry:
+    """What the members of one group may do: a role, on a part of the catalog that is as for a token.
 
+    A member has the name of the group in `access.groups_claim`, or `value` in `claim` if that is set.
+    """
+
+    role: Role
+    servers: Names | None = None
+    categories: Names | None = None
+    read_only: bool = False
+    profile: str = ""
+    claim: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignIn:
+    """The OpenID provider by which people sign in to the pages; `url` is where their browsers reach these.
+
+    `client_secret` may be a reference; a public client has none. A session ends after `session_s`, or with
+    the ID token if that is 0.
+    """
+
+    issuer: Annotated[str, MinLen(1)]
+    client_id: Annotated[str, MinLen(1)]
+    url: Annotated[str, MinLen(1)]
+    client_secret: str = ""
+    scopes: tuple[str, ...] = ("openid", "profile")
+    name: str = ""
+    session_s: Annotated[float, Ge(0), Le(43_200)] = 28_800.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamEntry:
+    """A team with limits that its members share, beside those of each; 0 is no limit.
+
+    Members are `principals`, and those of `groups`: groups of persons, or entries of `access.groups`.
+    """
+
+    groups: tuple[str, ...] = ()
+    principals: tuple[str, ...] = ()
     calls_per_minute: Annotated[float, Ge(0)] = 0.0
     burst: Annotated[int, Ge(0)] = 0
     calls_at_once: Annotated[int, Ge(0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
+class AccessSettings:
+    """How much each principal and each team may call, and what groups of people may do.
+
+    0 is no limit, and a `burst` of 0 means the calls of ten seconds. `groups_claim` are the paths of claims
+    that list the groups of a person. `sign_in` is how people enter the pages without a token.
+    """
+
+    calls_per_minute: Annotated[float, Ge(0)] = 0.0
+    burst: Annotated[int, Ge(0)] = 0
+    calls_at_once: Annotated[int, Ge(0)] = 0
+    groups_claim: tuple[str, ...] = ("groups",)
+    groups: Mapping[str, GroupEntry] = field(default_factory=dict)
+    sign_in: SignIn | None = None
+    teams: Mapping[str, TeamEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Jwt:
     """The authorization server whose access tokens are accepted, and what their claims mean here.
 
-    See `maitred.access.jwt.JwtPolicy` and `ClaimMapping`.
+    See `maitred.access.jwt.JwtPolicy` and `maitred.access.claims.ClaimMapping`.
     """
 
     issuer: Annotated[str, MinLen(1)]
@@ -547,7 +602,7 @@ class Settings:
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
     chains: Mapping[str, SavedEntry] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
-    access: RateLimitSettings = field(default_factory=RateLimitSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     http: Http = field(default_factory=Http)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     secrets: SecretSettings = field(default_factory=SecretSettings)

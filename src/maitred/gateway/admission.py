@@ -474,7 +474,7 @@ class AdmissionService:
 
     def _namesakes(self, viewer: Viewer) -> LookalikeFinder:
         """What finds similar names, without the names of servers that the viewer may not watch."""
-        every, servers = self._all_namesakes(), viewer.grant.scope.servers
+        every, servers = self._all_namesakes(), viewer.grant.scope.server_limit
         return every if servers is None else _Anonymous(every, self._all_namesakes(servers), viewer.principal)
 
     def _all_namesakes(self, among: Collection[str] | None = None) -> LookalikeFinder:

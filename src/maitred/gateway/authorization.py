@@ -7,26 +7,39 @@ count or suggestion reveals those. Viewers without a scope share the whole catal
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from cachetools import LRUCache
 
 from maitred.access.credentials import Credentials
-from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits
+from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits, TeamLimits
+from maitred.access.teams import team_of
 from maitred.access.tokens import ScopeNames, TokenService
 from maitred.audit.service import AuditService
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
-from maitred.config.settings import Settings
+from maitred.config.settings import AccessSettings, Settings, TeamEntry
 from maitred.config.taxonomy import CATEGORIES
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import BusyError, NotAllowedError, ToolNotFoundError
 from maitred.gateway.menu import Menu
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.state import GatewayState
-from maitred.model.access import EVERYTHING, Ability, Grant, Scope, Viewer, may, refusal
+from maitred.model.access import (
+    EVERYTHING,
+    LEAST,
+    ROLES,
+    Ability,
+    Grant,
+    Scope,
+    Viewer,
+    may,
+    nearest_reason,
+    refusal,
+)
 from maitred.model.categories import Category
 from maitred.model.profiles import Profile
 from maitred.model.tools import Tool, ToolKey
@@ -106,7 +119,7 @@ class Authorization:
         Raises:
             StoreError: The tokens cannot be read.
         """
-        return await self.credentials.grants.why_ended(viewer.grant)
+        return await self.credentials.why_ended(viewer.grant)
 
     def why_not(
         self, viewer: Viewer, ability: Ability, *, tool: Tool | None = None, server: str | None = None
@@ -117,29 +130,24 @@ class Authorization:
             grant = replace(grant, scope=self.portion(viewer).scope)
         if tool is None:
             return refusal(grant, ability, server=server)
-        why = refusal(
-            grant,
-            ability,
-            server=tool.server,
-            category=tool.placement.category,
-            read_only=tool.read_only,
-        )
-        return why or self._why_not_in_profile(grant.scope, tool)
+        return self._why_not_on(grant, ability, tool)
 
     def is_limited(self, server: str) -> bool:
         """Whether calls of a server count; a call that consists of other calls does not: those count."""
         limits = self._context.settings.access
-        return bool(limits.calls_per_minute or limits.calls_at_once) and not self._context.is_composed(server)
+        is_set = _limits_of(limits).is_set or any(_limits_of(team).is_set for team in limits.teams.values())
+        return is_set and not self._context.is_composed(server)
 
     def enter(self, viewer: Viewer) -> CallPermit:
         """Let a call in that counts; it runs until the context that this returns is left.
 
         Raises:
-            BusyError: The principal has called too often, or has too much running.
+            BusyError: The principal, or its team, has called too often, or has too much running.
         """
-        limits = self._context.settings.access
-        own = RateLimits(per_minute=limits.calls_per_minute, burst=limits.burst, at_once=limits.calls_at_once)
-        entered = self._limiter.enter(viewer.principal, own)
+        settings, team = self._context.settings.access, None
+        if settings.teams and (name := team_of(viewer.principal, viewer.grant.groups, settings.teams)):
+            team = TeamLimits(name=name, limits=_limits_of(settings.teams[name]))
+        entered = self._limiter.enter(viewer.principal, _limits_of(settings), team=team)
         if isinstance(entered, LimitReached):
             raise BusyError(entered.reason, retry_in_s=entered.retry_after_s)
         return entered
@@ -148,7 +156,21 @@ class Authorization:
 
     def portion(self, viewer: Viewer) -> ScopedCatalog:
         """The part of the catalog for a viewer, computed once for each scope and state of the catalog."""
+        return self._portion_of(viewer.grant.scope)
+
+    def offers(self, viewer: Viewer) -> ResourceService:
+        """The resources and prompts for a viewer: with several groups, those of groups that may use them.
+
+        A role on one part must not reach the resources of another.
+        """
         scope = viewer.grant.scope
+        if not scope.parts:
+            return self._portion_of(scope).offers
+        least = ROLES.index(LEAST["call"])
+        able = tuple(part for part in scope.parts if ROLES.index(part.role) >= least)
+        return self._portion_of(replace(scope, parts=able or scope.parts)).offers
+
+    def _portion_of(self, scope: Scope) -> ScopedCatalog:
         if scope is EVERYTHING or scope == EVERYTHING:
             return self.whole
         snapshot, revision = self._context.snapshot, self._context.revision
@@ -221,6 +243,22 @@ class Authorization:
 
     # --- how it is worked out -----------------------------------------------------------------------------
 
+    def _why_not_on(self, grant: Grant, ability: Ability, tool: Tool) -> str:
+        """Why a grant, whose categories include those below, does not have an ability on a tool."""
+        if grant.scope.parts:
+            whole, each = grant.by_parts()
+            return self._why_not_on(whole, ability, tool) or nearest_reason(
+                {self._why_not_on(one, ability, tool): self._why_not_on(one, "see", tool) for one in each}
+            )
+        why = refusal(
+            grant,
+            ability,
+            server=tool.server,
+            category=tool.placement.category,
+            read_only=tool.read_only,
+        )
+        return why or self._why_not_in_profile(grant.scope, tool)
+
     def _why_not_in_profile(self, scope: Scope, tool: Tool) -> str:
         """Why a tool is outside the profiles of a scope; empty if it is in all of them."""
         for name, profile in self._profiles(scope):
@@ -248,10 +286,8 @@ class Authorization:
 
     def _made(self, scope: Scope, snapshot: Snapshot) -> ScopedCatalog:
         settings = self._context.settings
-        scope = replace(scope, categories=_with_below(scope.categories, self._context.categories))
+        scope = self._with_categories_below(scope)
         inside, servers = self._inside(scope, snapshot)
-        if scope.categories is not None:  # prompts and resources have no category
-            servers &= {tool.server for tool in inside}
         context = _PartContext(
             self._context,
             replace(settings, servers={name: s for name, s in settings.servers.items() if name in servers}),
@@ -271,8 +307,20 @@ class Authorization:
             outside=frozenset(snapshot.by_key) - {tool.key for tool in inside},
         )
 
+    def _with_categories_below(self, scope: Scope) -> Scope:
+        """A scope whose categories, and those of its parts, include all below them."""
+        parts = [replace(part, scope=self._with_categories_below(part.scope)) for part in scope.parts]
+        below = _with_below(scope.categories, self._context.categories)
+        return replace(scope, categories=below, parts=tuple(parts))
+
     def _inside(self, scope: Scope, snapshot: Snapshot) -> tuple[Sequence[Tool], set[str]]:
-        """The tools and the servers that a scope covers."""
+        """The tools and the servers that a scope covers, in one of its parts if it has some."""
+        if scope.parts:
+            tools, all_servers = self._inside(replace(scope, parts=()), snapshot)
+            within = [self._inside(part.scope, snapshot) for part in scope.parts]
+            keys = {tool.key for part, _ in within for tool in part}
+            some = set[str]().union(*(part for _, part in within))
+            return [tool for tool in tools if tool.key in keys], all_servers & some
         grant = Grant(principal="", role="viewer", scope=scope)
         inside = [
             tool
@@ -291,6 +339,8 @@ class Authorization:
             select, by_server = profile or _NOTHING, snapshot.by_server
             inside = [tool for tool in inside if select.selects(tool)]
             servers = {name for name in servers if select.selects_server(name, by_server.get(name, ()))}
+        if scope.categories is not None:  # prompts and resources have no category
+            servers &= {tool.server for tool in inside}
         return inside, servers
 
     def _categories_of(self, inside: Sequence[Tool], scope: Scope) -> Sequence[Category]:
@@ -299,7 +349,8 @@ class Authorization:
         An operator may have made the others for servers outside of the scope.
         """
         every = {category.name: category for category in self._context.categories}
-        waiting = [*{tool.placement.category for tool in inside}, *(scope.categories or ())]
+        limits = [scope.categories, *(part.scope.categories for part in scope.parts)]
+        waiting = [*{tool.placement.category for tool in inside}, *chain.from_iterable(filter(None, limits))]
         names = {category.name for category in CATEGORIES}
         above = set[str]()
         while waiting:
@@ -335,6 +386,10 @@ class _PartContext(GatewayState):
     def snapshot(self) -> Snapshot:
         """The part of the catalog's snapshot."""
         return self._snapshot
+
+
+def _limits_of(entry: AccessSettings | TeamEntry) -> RateLimits:
+    return RateLimits(per_minute=entry.calls_per_minute, burst=entry.burst, at_once=entry.calls_at_once)
 
 
 def _is_named(tool: Tool, name: str) -> bool:

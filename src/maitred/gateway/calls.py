@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from maitred.access.suspended_principals import SuspendedPrincipals
 from maitred.audit.service import AuditService
 from maitred.calls.cache import ResultCache
 from maitred.calls.pipeline import Call, Step
@@ -32,6 +33,7 @@ class CallServices:
 
     state: GatewayState
     access: Authorization
+    suspensions: SuspendedPrincipals
     lookup: ToolLookup
     visibility: VisibilityService
     auditing: AuditService

@@ -101,6 +101,7 @@ class Configuration:
         self._context.use(settings)
         self._written = written  # even if a later step fails: a decision must not restore the old settings
         self._parts.auditing.use(settings.audit)
+        self._parts.credentials.use(settings.access)
         self._parts.observations.allow_examples(allowed=settings.disclosure.real_examples)
         self._visibility.use(tables)
         may_run = {name: spec for name, spec in settings.servers.items() if not spec.withheld}

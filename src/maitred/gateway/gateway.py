@@ -37,16 +37,19 @@ from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
 from maitred.gateway.own_answers import OwnAnswers
 from maitred.gateway.parts import GatewayParts
+from maitred.gateway.principals import PrincipalMethods
 from maitred.gateway.profiles import ProfileMethods
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
+from maitred.gateway.sign_in import SignInMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger
 from maitred.gateway.storage import Storage
 from maitred.gateway.stored_results import StoredResults
 from maitred.gateway.suspensions import SuspensionRecorder
 from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
+from maitred.gateway.teams import TeamMethods
 from maitred.gateway.token_counts import TokenCounts
 from maitred.gateway.tool_details import ToolDetails
 from maitred.gateway.tool_search import ToolSearch
@@ -73,15 +76,19 @@ class Gateway(
     ClientShapeMethods,
     ActivityMethods,
     UsageMethods,
+    SignInMethods,
+    PrincipalMethods,
+    TeamMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
-    Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
-    count in `TokenCounts`, all about single tools in `ToolDetails`, what needs the search or the use of tools
-    in `ToolSearch`, the allow list in `AllowListMethods`, chains in `ChainMethods`, profiles in
-    `ProfileMethods`, what suits a kind of client in `ClientShapeMethods`, what monitoring reads in
-    `ActivityMethods`, and shares of use in `UsageMethods`.
+    Only `grant_of` and `SignInMethods`, about people at a provider, are asked before there is a viewer. What
+    operators do is in `Operations`, what surfaces count in `TokenCounts`, all about single tools in
+    `ToolDetails`, what needs the search or the use of tools in `ToolSearch`, the allow list in
+    `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
+    `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`, their teams in `TeamMethods`,
+    what monitoring reads in `ActivityMethods`, and shares of use in `UsageMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -116,6 +123,8 @@ class Gateway(
         self._search, self._events, self.activity = parts.search, parts.events, parts.activity
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
+        self._suspended, self._principal_groups = parts.credentials.suspended, parts.credentials.groups
+        self._make_sign_in_client = parts.make_sign_in_client
         self._credentials, self._menu = parts.credentials, access.whole.menu
         self._lists = MenuLists(
             context,
@@ -175,6 +184,7 @@ class Gateway(
         return CallServices(
             state=self._context,
             access=self._access,
+            suspensions=parts.credentials.suspended,
             lookup=self._lookup,
             visibility=self._visibility,
             auditing=parts.auditing,
@@ -207,7 +217,8 @@ class Gateway(
         async with self._chains.serving(), mediation, Background() as background:
             own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
             more = (self._admission.follow, self._supervising.keep_up, self._storage.keep_up)
-            for keep_up in (*own, *more, self._running.keep_up, self._held.keep_up):
+            of_principals = (self._suspended.keep_up, self._principal_groups.keep_up)
+            for keep_up in (*own, *more, *of_principals, self._running.keep_up, self._held.keep_up):
                 background.start(keep_up)
             yield
 
@@ -555,7 +566,7 @@ class Gateway(
 
     def offers(self, viewer: Viewer) -> ResourceService:
         """Resources, templates and prompts of the servers that a viewer may see."""
-        return self._access.portion(viewer).offers
+        return self._access.offers(viewer)
 
     def offers_of(self, kind: OfferKind, viewer: Viewer) -> Sequence[Offer]:
         """The offers of a kind, by published name."""

@@ -8,7 +8,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -460,6 +460,20 @@ class HeldCallService:
             now = None
         state: HeldState = "refused" if decision == "refuse" else "approved"
         return now or replace(held, state=state, decision=decision, decided_by=viewer.principal)
+
+    async def refuse_all(self, principal: str, viewer: Viewer) -> int:
+        """Refuse all calls of a principal that wait, for a viewer who may suspend it; returns how many.
+
+        Raises:
+            StoreError: They cannot be read, or a decision cannot be written.
+        """
+        count = 0
+        for held in await self._store.waiting():
+            if held.binding.principal == principal:
+                with suppress(DecisionError):  # a person was faster
+                    await self._decide(held, "refuse", viewer, "since the principal is suspended")
+                    count += 1
+        return count
 
     async def _decide(self, held: HeldCall, decision: CallDecision, viewer: Viewer, how: str) -> None:
         if decision not in held.choices:

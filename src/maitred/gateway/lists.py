@@ -108,7 +108,9 @@ class MenuLists:
     def chosen_mode(self, viewer: Viewer) -> Mode:
         """The mode that the viewer's profile, or else the section `disclosure`, asks for."""
         settings = self._context.settings
-        return mode_of_profiles(viewer.grant.scope.profiles, settings.profiles) or settings.disclosure.mode
+        return (
+            mode_of_profiles(viewer.grant.scope.shown_profiles, settings.profiles) or settings.disclosure.mode
+        )
 
     def mode(self, viewer: Viewer) -> ListContent:
         """The present mode; `auto` and `categories` show all tools while these cost few tokens.
@@ -118,7 +120,7 @@ class MenuLists:
         context, chosen = self._context, self.chosen_mode(viewer)
         if chosen in ("menu", "all"):
             return chosen
-        measured = viewer if viewer.grant.scope.profiles else LOCAL_USER
+        measured = viewer if viewer.grant.scope.shown_profiles else LOCAL_USER
         break_even = context.settings.disclosure.break_even_tokens
         if not context.keeper.discovering and self._ledger.raw_tokens(measured) < break_even:
             return "all"

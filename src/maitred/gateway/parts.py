@@ -22,6 +22,7 @@ from maitred.config.settings import Settings
 from maitred.gateway.admission import MakeNamesakes, ManifestReviewer
 from maitred.gateway.events import Events
 from maitred.gateway.held_calls import Notify
+from maitred.gateway.sign_in import MakeSignInClient
 from maitred.gateway.state import GatewayState
 from maitred.gateway.use_cases import OpenWriter
 from maitred.held_calls.store import HeldCallStore
@@ -49,6 +50,7 @@ class GatewayParts:
     cache: ResultCache
     subscriptions: Subscriptions
     credentials: Credentials
+    make_sign_in_client: MakeSignInClient
     events: Events
     activity: Activity
     auditing: AuditService

@@ -77,8 +77,8 @@ RULES: Final[Mapping[str, SectionRule]] = {
         instead=_BY_HAND,
     ),
     "access": SectionRule(
-        about="how much each principal may call",
-        locked="It limits principals, and so also a principal whose session was stolen.",
+        about="how much each principal may call, what groups may do, and who signs in",
+        locked="It lets people in and limits principals, so also one whose session was stolen.",
         instead=f"{_BY_HAND} Tokens and roles are at Access.",
     ),
     "held_calls": SectionRule(

@@ -6,9 +6,9 @@ function, so MCP, HTTP and the command line cannot differ. A viewer is a grant w
 it comes from.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 LOCAL: Final = "local"
 """The principal of the local user, who needs no token."""
@@ -50,13 +50,38 @@ class Scope:
 
     A tool has to be within every limit. With `read_only`, only tools known to change nothing are covered.
     `profiles` are names of profiles of the configuration, which narrow the part further; `refusal` knows
-    nothing of what they select.
+    nothing of what they select. With `parts`, one of them has to allow what is done, beside these limits:
+    that is what several groups give a person, each with a role of its own.
     """
 
     servers: frozenset[str] | None = None
     categories: frozenset[str] | None = None
     read_only: bool = False
     profiles: tuple[str, ...] = ()
+    parts: tuple["ScopePart", ...] = ()
+
+    @property
+    def server_limit(self) -> frozenset[str] | None:
+        """The servers that a scope covers at most, those of its parts together; `None` is no limit."""
+        limits = [part.scope.server_limit for part in self.parts] or [None]
+        if None in limits:
+            return self.servers
+        together = frozenset[str]().union(*(limit for limit in limits if limit is not None))
+        return together if self.servers is None else self.servers & together
+
+    @property
+    def shown_profiles(self) -> tuple[str, ...]:
+        """The profiles that decide what a list shows: its own, and those of its part if it has just one."""
+        return (self.parts[0].scope.profiles if len(self.parts) == 1 else ()) + self.profiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScopePart:
+    """What one group gives its members: a role on a part of the catalog."""
+
+    group: str
+    role: Role
+    scope: Scope
 
 
 EVERYTHING: Final = Scope()
@@ -64,12 +89,26 @@ EVERYTHING: Final = Scope()
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """The rights of a caller. `principal` is its identity; `id` names the token, empty if there is none."""
+    """The rights of a caller. `principal` is its identity; `id` names the token, empty if there is none.
+
+    `role` is the strongest that the caller has on any part. `groups` are those of the configuration that an
+    authorization server says it is in.
+    """
 
     principal: str
     role: Role
     scope: Scope = EVERYTHING
     id: str = ""
+    groups: tuple[str, ...] = ()
+
+    def by_parts(self) -> tuple["Grant", Sequence["Grant"]]:
+        """The grant without its parts, and one for each of these."""
+        whole = replace(self, scope=replace(self.scope, parts=()))
+        each = [
+            replace(self, role=part.role, scope=part.scope, id=self.id or f"group {part.group}")
+            for part in self.scope.parts
+        ]
+        return whole, each
 
 
 LOCAL_GRANT: Final = Grant(principal=LOCAL, role="admin")
@@ -116,6 +155,26 @@ def refusal(
     profile has none of them. `category` is empty for a
     tool without one. `read_only` is whether the tool is known to change nothing.
     """
+    if grant.scope.parts:
+        whole, each = grant.by_parts()
+        about: Mapping[str, Any] = {"server": server, "category": category, "read_only": read_only}
+        return refusal(whole, ability, **about) or nearest_reason(
+            {refusal(one, ability, **about): refusal(one, "see", **about) for one in each}
+        )
+    return _refusal_without_parts(grant, ability, server=server, category=category, read_only=read_only)
+
+
+def nearest_reason(unseen: Mapping[str, str]) -> str:
+    """The reason of a part that at least shows what is refused; empty if one of the parts allows it.
+
+    `unseen` says for the reason of each part why that part does not show it.
+    """
+    return "" if "" in unseen else min(unseen, key=lambda reason: bool(unseen[reason]))
+
+
+def _refusal_without_parts(
+    grant: Grant, ability: Ability, *, server: str | None, category: str | None, read_only: bool | None
+) -> str:
     least, scope, who = LEAST[ability], grant.scope, repr(grant.principal)
     if ROLES.index(grant.role) < ROLES.index(least):
         return f"this needs the role {least!r}, and {who} has {grant.role!r}"
@@ -139,6 +198,8 @@ def beyond(grant: Grant) -> str:
     scope = grant.scope
     if scope.profiles and scope == Scope(profiles=scope.profiles):
         return f"outside the profile {scope.profiles[-1]!r}"
+    if scope.parts:
+        return f"outside what the groups of {grant.principal!r} may use"
     return f"outside what {grant.principal!r} may use"
 
 

@@ -187,6 +187,24 @@ approvals = sa.Table(
 )
 """The log of approvals: the events of each server, numbered from 1; it outlives the registration."""
 
+suspended_principals = sa.Table(
+    "suspended_principals",
+    metadata,
+    sa.Column("principal", sa.String(500), primary_key=True),
+    sa.Column("who", sa.String(500), nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+)
+"""Principals whose tokens are refused."""
+
+principal_groups = sa.Table(
+    "principal_groups",
+    metadata,
+    sa.Column("principal", sa.String(500), primary_key=True),
+    sa.Column("groups", sa.Text, nullable=False),
+)
+"""The groups that each principal came with last, as a JSON list."""
+
 allow_events = sa.Table(
     "allow_events",
     metadata,

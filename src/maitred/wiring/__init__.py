@@ -9,7 +9,7 @@ from maitred.wiring.exceptions import single_error
 from maitred.wiring.features import (
     audit_key,
     bundled_embedder,
-    make_grants,
+    make_credentials,
     make_placer,
     make_tables,
     open_allow_list,
@@ -31,7 +31,7 @@ __all__ = [
     "look_at_browsers",
     "look_at_cages",
     "make_access",
-    "make_grants",
+    "make_credentials",
     "make_guarded",
     "make_placer",
     "make_tables",

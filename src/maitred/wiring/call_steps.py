@@ -21,6 +21,7 @@ from maitred.calls.steps.limit_rate import LimitRate
 from maitred.calls.steps.mark_cached import MarkCached
 from maitred.calls.steps.observe_answer import ObserveAnswer
 from maitred.calls.steps.refuse_nested_chain import RefuseNestedChain
+from maitred.calls.steps.refuse_suspended import RefuseSuspended
 from maitred.calls.steps.relay import Relay
 from maitred.calls.steps.run_as_task import RunAsTask
 from maitred.calls.steps.run_saved_chain import RunSavedChain
@@ -39,6 +40,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
     return (
         TraceCall(given.activity),  # a span, and figures of how it ended
         AuditCall(given.auditing.call),  # every call has an audit entry, also one that is refused
+        RefuseSuspended(given.suspensions),  # refuses, and ends, calls of a principal who is suspended
         FindTool(lookup),  # name -> tool; waits for a server that is being discovered
         Authorize(lookup.authorize),  # may this caller call it, and is it offered now
         # What is done to an answer, the last thing first.

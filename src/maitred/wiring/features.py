@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from maitred.config.settings import Admission, HeldCallSettings, Results, Settings
+from maitred.config.settings import AccessSettings, Admission, HeldCallSettings, Results, Settings, SignIn
 from maitred.errors import ConfigError
 from maitred.wiring.exceptions import single_error
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.storage import database_of, open_store
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.access.oidc import OidcClient
     from maitred.calls.result_rules import ResultRules
     from maitred.calls.results import ResultStore
     from maitred.catalog.stages import Placer
@@ -318,15 +319,28 @@ async def open_allow_list(settings: Settings) -> "AsyncIterator[AllowList]":
 def make_credentials(settings: Settings) -> "Credentials":
     """The check of tokens: those that maitred made, and those of an issuer if one is set."""
     from maitred.access.credentials import Credentials
+    from maitred.access.suspended_principals import SuspendedPrincipals
+    from maitred.access.teams import PrincipalGroups
 
-    def make_check() -> "TokenCheck | None":
+    def make_check(access: AccessSettings) -> "TokenCheck | None":
         if settings.http.jwt is None:
             return None
         from maitred.access.jwt import verifier_of  # its libraries are slow to load, and hardly needed
 
-        return verifier_of(settings.http.jwt).grant_of
+        return verifier_of(settings.http.jwt, access).grant_of
 
-    return Credentials(make_grants(settings), make_check)
+    database = database_of(settings)
+    suspended = SuspendedPrincipals(database)
+    return Credentials(
+        make_grants(settings), make_check, settings.access, suspended, PrincipalGroups(database)
+    )
+
+
+def make_oidc_client(settings: SignIn, *, resolve: Callable[[str], str]) -> "OidcClient":
+    """What signs people in at a provider."""
+    from maitred.access.oidc import OidcClient
+
+    return OidcClient(settings, resolve)
 
 
 def make_screen(settings: Results) -> "AnswerScreen":

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
-from tests.surfaces.web.rig import opened, send, tool
+from tests.surfaces.web.rig import SOON_S, House, opened, send, tool
 
-from maitred.model.access import LOCAL_USER
+from maitred.access.tokens import TokenRequest
+from maitred.model.access import LOCAL_USER, Scope
 from maitred.model.profiles import Profile
 
 pytestmark = pytest.mark.anyio
@@ -32,3 +34,28 @@ async def test_a_token_is_made_with_a_profile(tmp_path: Path) -> None:
     assert "profile looking" in listed
     assert [(one.grant.principal, one.grant.scope.profiles) for one in records] == [("ann", ("looking",))]
     assert "there is no profile" in wrong.text
+
+
+async def test_an_admin_suspends_and_resumes_a_principal(tmp_path: Path) -> None:
+    """The page says who is suspended; the person's pages and their stream end."""
+    async with opened(tmp_path, {"shop": [tool("look")]}) as house:
+        await suspend_and_resume(house)
+
+
+async def suspend_and_resume(house: House) -> None:
+    token = await house.gateway.make_token(
+        TokenRequest(name="mallory", role="viewer", scope=Scope()), LOCAL_USER
+    )
+    admin, mallory = await house.person(), house.stranger()
+    await mallory.post("/ui/enter", data={"token": token.token}, headers={"origin": house.url})
+    async with mallory.stream("GET", "/ui/events") as stream:
+        assert stream.status_code == 200
+        page = await send(admin, "/ui/access/suspend", principal="mallory", why="its token leaked")
+        with anyio.fail_after(SOON_S):
+            async for _ in stream.aiter_bytes():
+                pass
+    assert "mallory is suspended" in page.text
+    assert "its token leaked" in page.text
+    assert (await mallory.get("/ui/tools")).status_code == 303
+    page = await send(admin, "/ui/access/resume", principal="mallory")
+    assert "mallory is resumed" in page.text

@@ -42,6 +42,12 @@ from maitred.surfaces.cli.console import (
     visible,
 )
 from maitred.surfaces.cli.held_call_view import call_summary
+from maitred.surfaces.cli.principals import (
+    PrincipalOption,
+    check_choice,
+    resume_principal,
+    suspend_principal,
+)
 from maitred.surfaces.manifest_folder import read_text
 from maitred.wording import count_of
 
@@ -59,6 +65,9 @@ _STANDARD_INPUT = "-"
 _INPUT = "standard input"
 
 ServerArgument = Annotated[str, typer.Argument(help="Name of the server.", autocompletion=complete_servers)]
+OptionalServer = Annotated[
+    str | None, typer.Argument(help="Name of the server.", autocompletion=complete_servers)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -361,17 +370,35 @@ def reject(
 
 
 def suspend(
-    server: ServerArgument, config: ConfigOption = None, why: WhyOption = "", as_json: JsonOption = False
+    server: OptionalServer = None,
+    config: ConfigOption = None,
+    principal: PrincipalOption = "",
+    why: WhyOption = "",
+    as_json: JsonOption = False,
 ) -> None:
-    """Take a server out of use until it is resumed."""
-    _decide(settings_of(config), server, "suspend", why=why, as_json=as_json)
+    """Take a server out of use until it is resumed, or refuse a principal: its tokens, calls and sessions."""
+    check_choice("suspend", server, principal)
+    settings = settings_of(config)
+    if principal:
+        suspend_principal(settings, acting(settings), principal, why, as_json=as_json)
+    else:
+        _decide(settings, server or "", "suspend", why=why, as_json=as_json)
 
 
 def resume(
-    server: ServerArgument, config: ConfigOption = None, why: WhyOption = "", as_json: JsonOption = False
+    server: OptionalServer = None,
+    config: ConfigOption = None,
+    principal: PrincipalOption = "",
+    why: WhyOption = "",
+    as_json: JsonOption = False,
 ) -> None:
-    """Take a suspended server into use again, as it was approved."""
-    _decide(settings_of(config), server, "resume", why=why, as_json=as_json)
+    """Take a suspended server into use again, as it was approved, or a principal."""
+    check_choice("resume", server, principal)
+    settings = settings_of(config)
+    if principal:
+        resume_principal(settings, acting(settings), principal, why, as_json=as_json)
+    else:
+        _decide(settings, server or "", "resume", why=why, as_json=as_json)
 
 
 def _decide(

@@ -54,7 +54,7 @@ from maitred.surfaces.cli.hosted_command import ElsewhereError, hosted_command
 from maitred.surfaces.cli.log_filter import warn_once
 from maitred.surfaces.cli.tables import PlainTable, wrap
 from maitred.surfaces.cli.verbosity import VERBOSITY
-from maitred.wiring import make_grants, open_gateway, single_error
+from maitred.wiring import make_credentials, open_gateway, single_error
 from maitred.wording import did_you_mean, quote_input
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e\n\t]*")
@@ -345,7 +345,7 @@ def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
     hosted = hosted_command()
     viewer = LOCAL_USER if hosted is None else hosted.viewer
     if hosted is None and (token := token or token_of_environment()):
-        grant = anyio.run(make_grants(settings).grant_of, token)
+        grant = anyio.run(make_credentials(settings).grant_of, token)
         if not isinstance(grant, Grant):
             raise ConfigError(AS_TOKEN, [grant.reason])
         viewer = Viewer(grant=grant)

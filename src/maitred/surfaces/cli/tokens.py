@@ -22,6 +22,7 @@ from maitred.surfaces.cli.console import (
     run,
 )
 from maitred.surfaces.cli.options import category_option, profile_option, server_option
+from maitred.surfaces.cli.principals import list_suspended
 from maitred.wiring import open_tokens
 from maitred.wording import quote_input
 
@@ -109,6 +110,20 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
         for one in found
     ]
     print_table(make_table("", ("id", "for", "role", "only", "made", "expires", "state"), rows))
+
+
+@tokens_app.command("suspended")
+def show_suspended(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the principals that are suspended; `maitred resume --principal` ends it."""
+    found = list_suspended(*prepare(config))
+    if as_json:
+        print_json({"suspended": [one.to_json() for one in found]})
+        return
+    if not found:
+        out.note("No principal is suspended.")
+        return
+    rows = [(one.principal, one.at, one.who, one.why) for one in found]
+    print_table(make_table("", ("principal", "since", "by", "why"), rows))
 
 
 @tokens_app.command()

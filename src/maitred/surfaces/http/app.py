@@ -26,6 +26,7 @@ from maitred.surfaces.http import (
     configurations,
     held_calls,
     menu,
+    principals,
     server_control,
     switches,
     tokens,
@@ -58,7 +59,8 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterfac
         is_ending=lambda: pages.changes.closed,
     )
     every = _Beside(mcp, pages, described)
-    return RequestCounter(Guard(every, settings, gateway.grant_of), gateway)
+    guarded = Guard(every, settings, gateway.grant_of, hold=gateway.hold_request)
+    return RequestCounter(guarded, gateway)
 
 
 def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
@@ -97,6 +99,7 @@ def api(
     switches.add_routes(app, gateway)
     server_control.add_routes(app, gateway)
     tokens.add_routes(app, gateway)
+    principals.add_routes(app, gateway)
     audit.add_routes(app, gateway)
     probes.add_routes(app, gateway)
     welcome.add_routes(app)

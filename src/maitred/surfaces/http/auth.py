@@ -10,13 +10,14 @@ sessions of their own (`maitred.surfaces.web.session`), and their forms a check 
 
 import hmac
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
 from fastapi import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from maitred.config.sections import is_any, is_loopback
 from maitred.config.settings import Http, Jwt
@@ -37,6 +38,8 @@ _UNGUARDED: Final = Viewer(grant=Grant(principal=LOCAL, role="operator"))
 
 Headers = Mapping[bytes, bytes]
 GrantOf = Callable[[str], Awaitable[Grant | RefusedAccess]]
+Hold = Callable[[str], AbstractContextManager[None]]
+"""Runs a request of a principal, and leaves it early when that is suspended."""
 
 
 def viewer_of(request: Request) -> Viewer:
@@ -99,7 +102,11 @@ class Authentication:
             return Viewer(grant=grant)
         if grant.unavailable:
             return Refusal(503, "unavailable", grant.reason, headers={"Retry-After": "5"})
-        return self._refusal(headers, grant.reason, error="invalid_token")
+        return self.refusal(headers, grant.reason)
+
+    def refusal(self, headers: Headers, reason: str) -> Refusal:
+        """The answer to a request whose token is refused."""
+        return self._refusal(headers, reason, error="invalid_token")
 
     def _refusal(self, headers: Headers, reason: str, *, error: str = "") -> Refusal:
         """The answer 401, which names the place that issues tokens if it is known."""
@@ -150,11 +157,13 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 class Guard:
     """Passes allowed requests on, and answers the rest with 400, 401, 403, 415, 421 or 503.
 
-    `grant_of` returns the grant of a token, except that of the settings.
+    `grant_of` returns the grant of a token, except that of the settings. `hold` ends a request when its
+    principal is suspended.
     """
 
-    def __init__(self, app: ASGIApp, settings: Http, grant_of: GrantOf) -> None:
+    def __init__(self, app: ASGIApp, settings: Http, grant_of: GrantOf, *, hold: Hold | None = None) -> None:
         self._app = app
+        self._hold = hold
         self._authentication = Authentication(settings, grant_of)
         hosts = [*_LOOPBACK, *(f"{host}:*" for host in _LOOPBACK)]
         origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
@@ -186,7 +195,32 @@ class Guard:
                 await asks(scope, receive, send)
                 return
             scope[VIEWER] = asks
+            if self._hold is not None and asks.principal not in (LOCAL, HTTP):
+                await self._held(asks.principal, self._hold, scope, receive, send)
+                return
         await self._app(scope, receive, send)
+
+    async def _held(self, principal: str, hold: Hold, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and end it when its principal is suspended."""
+        has_begun = is_bounded = is_complete = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_begun, is_bounded, is_complete
+            if message["type"] == "http.response.start":
+                has_begun = True
+                is_bounded = any(name.lower() == b"content-length" for name, _ in message["headers"])
+            elif message["type"] == "http.response.body":
+                is_complete = not message.get("more_body", False)
+            await send(message)
+
+        with hold(principal):
+            await self._app(scope, receive, noting)
+            return
+        if not has_begun:
+            refusal = self._authentication.refusal(dict(scope["headers"]), f"{principal!r} is suspended")
+            await refusal(scope, receive, send)
+        elif not is_bounded and not is_complete:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _refusal(self, headers: Headers) -> Refusal | None:
         host, origin = headers.get(b"host", b"").lower(), headers.get(b"origin", b"").lower()

@@ -22,7 +22,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from maitred.background import Background
-from maitred.errors import MaitredError
+from maitred.errors import MaitredError, SignInError
 from maitred.model.access import Grant, RefusedAccess, Role, Viewer
 from maitred.surfaces.error_status import status_of
 from maitred.surfaces.loopback import is_of_this_machine
@@ -40,6 +40,7 @@ from maitred.surfaces.web.screen import (
 )
 from maitred.surfaces.web.screens import SCREENS
 from maitred.surfaces.web.session import WebSession
+from maitred.surfaces.web.sign_in import ProviderEntrance, is_secure
 from maitred.surfaces.web.state import WebState
 from maitred.surfaces.web.templates import TYPES, ending_of, render, static_files
 
@@ -90,6 +91,8 @@ def pages(web: WebState, screens: Sequence[WebScreen] = SCREENS) -> ASGIApp:
         Route(f"{BASE}/enter", site.show_entrance, methods=["GET"]),
         Route(f"{BASE}/enter", site.enter, methods=["POST"]),
         Route(f"{BASE}/enter/{{code}}", site.redeem, methods=["GET"]),
+        Route(f"{BASE}/login", site.sign_in, methods=["GET"]),
+        Route(f"{BASE}/login/callback", site.come_back, methods=["GET"]),
         Route(f"{BASE}/leave", site.leave, methods=["POST"]),
         Route(f"{BASE}/events", site.events),
         Route(f"{BASE}/static/{{name}}", site.static),
@@ -203,6 +206,7 @@ class _Site:
     def __init__(self, web: WebState, screens: Sequence[WebScreen]) -> None:
         self._web = web
         self._screens = screens
+        self._provider = ProviderEntrance(web.gateway)
 
     # --- entering and leaving -----------------------------------------------------------------------------
 
@@ -238,17 +242,45 @@ class _Site:
             return self._entrance(request, _HOME, text, 403)
         return self._begun(request, made, _HOME)
 
+    async def sign_in(self, request: Request) -> Response:
+        """Go to the provider, which knows who the person is."""
+        query = _query_of(request)
+        return await self._provider.leave(request, query, _next_of(query))
+
+    async def come_back(self, request: Request) -> Response:
+        """Begin a session for the person whom the provider sent back."""
+        came = await self._provider.arrive(request, _query_of(request))
+        session_id = self._web.sessions.begin(
+            came.grant,
+            partial(self._web.gateway.grant_of_person, came.person),
+            lasts_s=came.lasts_s,
+            sign_out_url=came.person.sign_out_url,
+        )
+        answer = self._begun(request, session_id, _inside(came.onward), came_from_elsewhere=True)
+        self._provider.forget(request, answer)
+        return answer
+
     async def leave(self, request: Request) -> Response:
-        """End the session, also in other windows."""
+        """End the session, also in other windows, and lead to where that at the provider ends."""
         await self._checked(request)
-        self._web.sessions.end(request.cookies.get(_cookie(request), ""))
-        answer = RedirectResponse(f"{BASE}/enter", 303)
+        ended = self._web.sessions.end(request.cookies.get(_cookie(request), ""))
+        answer: Response = RedirectResponse(f"{BASE}/enter", 303)
+        if ended and ended.sign_out_url:  # no redirect: a policy of forms would stop it
+            name = self._web.gateway.sign_in_name
+            answer = HTMLResponse(render("signed_out.html", sign_out=ended.sign_out_url, name=name))
+            answer.headers["Refresh"] = f"0; url={ended.sign_out_url}"
         answer.delete_cookie(_cookie(request), path=BASE)
         answer.headers["Clear-Site-Data"] = '"cache"'
         return answer
 
-    def _begun(self, request: Request, session_id: str, onward: str) -> Response:
-        """Go on with a new session; the session that the browser had before is over."""
+    def _begun(
+        self, request: Request, session_id: str, onward: str, *, came_from_elsewhere: bool = False
+    ) -> Response:
+        """Go on with a new session; the session that the browser had before is over.
+
+        Who came from a provider's site gets a cookie that also counts on the way from there.
+        """
+        settings = self._web.gateway.sign_in if came_from_elsewhere else None
         self._web.sessions.end(request.cookies.get(_cookie(request), ""))
         answer = RedirectResponse(onward, 303)
         answer.headers["Referrer-Policy"] = "no-referrer"
@@ -257,8 +289,10 @@ class _Site:
             session_id,
             path=BASE,
             httponly=True,
-            samesite="strict",
-            secure=request.headers.get("origin", "").startswith("https://"),
+            samesite="lax" if came_from_elsewhere else "strict",
+            secure=is_secure(settings)
+            if settings
+            else request.headers.get("origin", "").startswith("https://"),
         )
         return answer
 
@@ -270,7 +304,9 @@ class _Site:
     def _entrance(self, request: Request, onward: str, fault: str = "", status: int = 200) -> Response:
         unasked = self._unasked(request)
         role = unasked.role if unasked else ""
-        return HTMLResponse(render("enter.html", next=onward, fault=fault, role=role), status)
+        provider = self._web.gateway.sign_in_name if self._web.serves_mcp else ""
+        page = render("enter.html", next=onward, fault=fault, role=role, provider=provider)
+        return HTMLResponse(page, status)
 
     async def _session(self, request: Request) -> WebSession:
         """The session of a request.
@@ -396,8 +432,9 @@ class _Site:
         async def counted() -> Any:
             streams[who] += 1
             try:
-                async for event in stream(changes, after, visible=visible, goes_on=goes_on):
-                    yield event
+                with self._web.gateway.follow_suspensions():
+                    async for event in stream(changes, after, visible=visible, goes_on=goes_on):
+                        yield event
             finally:
                 streams[who] -= 1
                 if not streams[who]:
@@ -419,6 +456,11 @@ class _Site:
     async def refused(self, request: Request, error: Exception) -> Response:
         """The page of an error that the gateway raised on purpose."""
         assert isinstance(error, MaitredError)  # noqa: S101  # as it is registered
+        if isinstance(error, SignInError):
+            page = render("sign_in_failed.html", reason=error.reason, advice=error.advice)
+            answer = HTMLResponse(page, status_of(error))
+            self._provider.forget(request, answer)
+            return answer
         return self._fault(request, status_of(error), str(error))
 
     async def missing(self, request: Request, error: Exception) -> Response:

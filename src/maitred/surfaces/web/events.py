@@ -62,6 +62,7 @@ class FragmentChanges:
                 self.mark("servers", "today", f"{_PREFIX}{uri.removeprefix(_SERVER)}")
 
         gateway.watch(called)
+        gateway.watch_suspensions(lambda: self.mark("access"))  # streams then look whose session goes on
         gateway.watch_held_calls(lambda: self.mark("approvals", "today"))
         gateway.listen(
             lists=lambda: self.mark("servers", "tools", "approvals", "today", "activity"), resource=resource

@@ -1,8 +1,9 @@
 """Who looks at the pages: codes that are good once, sessions in memory, and their cookies.
 
 `maitred ui` gets a code for its user, and the first request with it gets a session; over the network a form
-takes an access token. A session lives in the memory of the gateway, under a hash of its id. It ends with the
-gateway, at its time, on leaving, and as soon as its token is revoked or grants something else.
+takes an access token, or a provider says who a person is. A session lives in the memory of the gateway, under
+a hash of its id. It ends with the gateway, at its time, on leaving, and as soon as its token is revoked or
+its person may do something else.
 """
 
 import hashlib
@@ -12,12 +13,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal
 
 from maitred.errors import MaitredError
 from maitred.model.access import Grant, RefusedAccess, Role, Viewer
 
 GrantOf = Callable[[str], Awaitable[Grant | RefusedAccess]]
+GrantNow = Callable[[], Awaitable[Grant | RefusedAccess]]
+"""Says what a person who entered before may do now."""
 
 CODE_S: Final = 30.0
 """For how many seconds a code is good."""
@@ -63,7 +67,11 @@ class WebSession:
     viewer: Viewer
     began: float
     used: float
-    token: str = field(default="", repr=False)
+    grant_now: GrantNow | None = field(default=None, repr=False)
+    until: float = float("inf")
+    """When it ends in any case, by the clock of the sessions."""
+    sign_out_url: str = field(default="", repr=False)
+    """Where the person's session at the provider ends, if there is one."""
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     notices: list[PersonNotice] = field(default_factory=list)
     outcomes: dict[str, KeptOutcome] = field(default_factory=dict, repr=False)
@@ -130,7 +138,7 @@ class WebSessions:
         until, grant, token = self._codes.pop(_hash(code), (0.0, None, ""))
         if grant is None or self._clock() > until:
             return ""
-        return self.begin(grant, token)
+        return self.begin(grant, self._by_token(token))
 
     async def enter(self, token: str) -> str | RefusedAccess:
         """The id of a new session for an access token, or why it is refused.
@@ -139,15 +147,34 @@ class WebSessions:
             MaitredError: The token cannot be checked now.
         """
         grant = await self._grant_of(token)
-        return grant if isinstance(grant, RefusedAccess) else self.begin(grant, token)
+        return grant if isinstance(grant, RefusedAccess) else self.begin(grant, self._by_token(token))
 
-    def begin(self, grant: Grant, token: str = "") -> str:
-        """The id of a new session; it is always a new id, whatever the browser sent."""
+    def begin(
+        self,
+        grant: Grant,
+        grant_now: GrantNow | None = None,
+        *,
+        lasts_s: float = float("inf"),
+        sign_out_url: str = "",
+    ) -> str:
+        """The id of a new session; it is always a new id, whatever the browser sent.
+
+        It ends after `lasts_s`, if not before, and as soon as `grant_now` returns something else.
+        """
         session_id, now = secrets.token_urlsafe(32), self._clock()
-        viewer = Viewer(grant=grant, surface="web")
         self._make_room(grant)
-        self._sessions[_hash(session_id)] = WebSession(viewer=viewer, token=token, began=now, used=now)
+        self._sessions[_hash(session_id)] = WebSession(
+            viewer=Viewer(grant=grant, surface="web"),
+            grant_now=grant_now,
+            began=now,
+            used=now,
+            until=now + lasts_s,
+            sign_out_url=sign_out_url,
+        )
         return session_id
+
+    def _by_token(self, token: str) -> GrantNow | None:
+        return partial(self._grant_of, token) if token else None
 
     def _make_room(self, grant: Grant) -> None:
         """End what is over by its time, then the oldest sessions where a principal, or all, have the most.
@@ -178,24 +205,25 @@ class WebSessions:
         """Whether a session has not ended: by its time, on leaving, or with its token."""
         if session.ended or _is_over(session, self._clock()):
             return False
-        if not session.token:
+        if session.grant_now is None:
             return True
         try:
-            grant = await self._grant_of(session.token)
+            grant = await session.grant_now()
         except MaitredError:  # it cannot be checked now, and it was good
             return True
         if isinstance(grant, RefusedAccess):
             return grant.unavailable
         return grant == session.viewer.grant
 
-    def end(self, session_id: str) -> None:
-        """End the session of an id."""
+    def end(self, session_id: str) -> WebSession | None:
+        """End the session of an id, and return it."""
         if session := self._sessions.pop(_hash(session_id), None):
             session.close()
+        return session
 
 
 def _is_over(session: WebSession, now: float) -> bool:
-    return now - session.began > SESSION_S or now - session.used > IDLE_S
+    return now >= session.until or now - session.began > SESSION_S or now - session.used > IDLE_S
 
 
 def _hash(secret: str) -> str:

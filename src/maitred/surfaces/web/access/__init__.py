@@ -15,6 +15,7 @@ from maitred.access.tokens import TokenRequest, token_state
 from maitred.errors import ConfigError, TokenNotFoundError
 from maitred.model.access import LEAST, ROLES, Scope, Viewer
 from maitred.surfaces.web.access.allow_list import add_pattern, remove_pattern, view_allow_list
+from maitred.surfaces.web.access.principals import resume, suspend
 from maitred.surfaces.web.screen import Action, Form, ScreenPage, Visit, WebScreen, url_of
 
 _LIFETIME: Final = re.compile(r"([1-9][0-9]{0,4})([hd])")
@@ -60,6 +61,7 @@ async def view_tokens(visit: Visit) -> Mapping[str, Any]:
             TokenRow(record=one, state=token_state(one), scope=_scope_text(one.grant.scope))
             for one in records
         ],
+        "suspended": await visit.gateway.suspended_principals(visit.viewer),
         "roles": ROLES,
         "abilities": [
             (text, [ROLES.index(role) >= ROLES.index(LEAST[ability]) for role in ROLES])  # type: ignore[index]
@@ -147,6 +149,8 @@ SCREEN: Final = WebScreen(
         Action(path="access/create", act=create),
         Action(path="access/allow/add", act=add_pattern),
         Action(path="access/allow/remove", act=remove_pattern),
+        Action(path="access/suspend", act=suspend),
+        Action(path="access/resume", act=resume),
         Action(path="access/{token}/revoke", act=revoke),
     ],
 )
