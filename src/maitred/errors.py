@@ -89,6 +89,10 @@ class StoreError(MaitredError):
         super().__init__(f"The catalog {path} cannot be used: {reason}. {advice}".rstrip())
 
 
+class StoreAwayError(StoreError):
+    """The server of the catalog's database cannot be reached. Reads go on; a later try may succeed."""
+
+
 class VaultError(MaitredError):
     """The stored logins cannot be decrypted, or new ones cannot be encrypted."""
 

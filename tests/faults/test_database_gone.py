@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("postgres")]
 async def test_a_running_gateway_serves_what_it_knows_and_goes_on_once_the_database_is_back(
     tmp_path: Path, postgres: Postgres
 ) -> None:
-    """Reading tools answer, changing ones are refused with the reason, as on a full disk."""
+    """Reading tools answer, changing ones are refused with the reason, and with the code of the store."""
     url = postgres.new_database()
     async with open_house(tmp_path, {"diary": diary(tmp_path)}, catalog={"url": url}) as house:
         await house.call("diary__write")
@@ -28,7 +28,8 @@ async def test_a_running_gateway_serves_what_it_knows_and_goes_on_once_the_datab
             assert "its server refuses" in status["fault"]
         await house.call("diary__write")
 
-        assert refused.value.code == "audit_failed"
+        assert refused.value.code == "store_failed"
+        assert "The call was not made" in str(refused.value)
         assert await house.text("diary__read") == "2 entries"
         assert (await house.gateway.catalog_status(LOCAL_USER))["fault"] == ""
 

@@ -21,7 +21,7 @@ from maitred.audit.answers import MEBIBYTE, KeptText, text_of, tokens_of
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.config.settings import Audit
-from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreError
+from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreAwayError, StoreError
 from maitred.model.access import Ability, Viewer, refusal
 from maitred.model.tools import ToolCall
 from maitred.wording import quote_input
@@ -437,11 +437,14 @@ class Entry:
 
         Raises:
             AuditError: It cannot be recorded, so it must not begin.
+            StoreAwayError: The same, since the server of the database is away.
         """
         if not self._auditing.enabled:
             return
         try:
             self._begun_line = await self._auditing.trail.record(self._act("begun"), keep=False)
+        except StoreAwayError as error:
+            raise away_error(error) from error
         except StoreError as error:
             raise AuditError(error.reason, advice=error.advice) from error
 
@@ -521,6 +524,12 @@ def _chosen_id(own: str, meta: Any) -> str:
 
 def _new_id() -> str:
     return f"{random.getrandbits(64):016x}"  # it identifies, and protects nothing
+
+
+def away_error(error: StoreAwayError) -> StoreAwayError:
+    """Why a call was not made while the server of the database is away."""
+    reason = f"{error.reason}. The call was not made, since what may change something is recorded first"
+    return StoreAwayError(error.path, reason, advice="Reads go on; try again later.")
 
 
 def mark_of(text: str) -> Mark:

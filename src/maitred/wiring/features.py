@@ -276,7 +276,8 @@ def make_grants(settings: Settings) -> "Grants":
     """The access tokens beside the catalog; the file is opened with the first."""
     from maitred.access.token_store import Grants
 
-    return Grants(database_of(settings))
+    grace_s = settings.catalog.grace_s if settings.catalog.url else 0.0
+    return Grants(database_of(settings), grace_s=grace_s)
 
 
 @asynccontextmanager

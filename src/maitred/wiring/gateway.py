@@ -105,6 +105,8 @@ async def open_gateway(
             await gateway.configure(settings, viewer=LOCAL_USER)
         await stack.enter_async_context(gateway.serving(asks_models=asks_models))
         background = await stack.enter_async_context(Background())
+        if discovers:  # no short command, which would have one connection more for nothing
+            background.start(database_of(settings).watch)
         if serves:
             background.start(remove_containers, gateway, containers)
         yield gateway
@@ -152,7 +154,15 @@ async def _make_parts(
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
-    keeper = Discoverer(catalog, pool, counter.count, gatekeeper, most_at_once=most_at_once, retries=retries)
+    keeper = Discoverer(
+        catalog,
+        pool,
+        counter.count,
+        gatekeeper,
+        most_at_once=most_at_once,
+        retries=retries,
+        signals=database.signals,
+    )
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)
@@ -186,5 +196,6 @@ async def _make_parts(
         task_key=task_key_of(settings),
         held_calls=HeldCallStore(database, gateway=secrets.token_hex(16)),
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
+        signals=database.signals,
         make_sandbox=make_sandbox,
     )
