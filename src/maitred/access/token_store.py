@@ -90,8 +90,8 @@ class Grants:
     """The tokens in a database, whose tables exist already; for one event loop.
 
     `fresh_s`: for so many seconds a token stays valid after another process revoked it. Every method raises
-    `StoreError` if the database cannot be read or written: then no caller is admitted. Only while its server is
-    away, a token that was read not longer than `grace_s` ago stays as it was.
+    `StoreError` if the database cannot be read or written: then no caller is admitted. Only while its server
+    is away, a token that was read not longer than `grace_s` ago stays as it was.
     """
 
     def __init__(

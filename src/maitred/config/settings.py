@@ -65,8 +65,8 @@ class Catalog:
     """Where the catalog is: the SQLite file `path`, or the PostgreSQL database at `url`.
 
     If both are empty, each configuration file has an SQLite file of its own. `url` may have references. Of
-    PostgreSQL alone: `connections` of each process for reading and writing, and `grace_s`, for how long access
-    tokens that were valid a moment ago stay so while the database cannot be reached.
+    PostgreSQL alone: `connections` of each process for reading and writing, and `grace_s`, for how long
+    access tokens that were valid a moment ago stay so while the database cannot be reached.
     """
 
     path: str = ""

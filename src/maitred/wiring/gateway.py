@@ -145,9 +145,10 @@ async def _make_parts(
     store = open_store(settings, allows_memory=discovers)
     catalog = LiveCatalog(await stack.enter_async_context(store))
     await catalog.refresh()
+    replica = secrets.token_hex(4) if discovers else ""
     usage = await stack.enter_async_context(UsageRecorder(database))
     observations = await stack.enter_async_context(ToolObservations(database, mask_value))
-    auditing = await stack.enter_async_context(open_trail(settings))
+    auditing = await stack.enter_async_context(open_trail(settings, replica=replica))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
     allow_list = AllowList(AllowLog(database), auditing)
