@@ -25,6 +25,7 @@ from maitred.errors import StoreError
 from maitred.model.tools import canonical
 from maitred.storage.batch import BatchWriter
 from maitred.storage.database import Database, DriverConnection, WriteOptions
+from maitred.storage.leader import Fence, Jobs
 from maitred.wording import count_of
 
 KeptArguments = Literal["hash", "full", "none"]
@@ -38,6 +39,8 @@ _MOST_UNINDEXED: Final = 2_000
 """So many lines are read one by one before they are indexed: most processes never write as many."""
 _PATIENCE: Final = WriteOptions(wait_s=2.0)
 _BARRIER: Final = WriteOptions(lane="barrier")
+_OTHERS_S: Final = 30.0
+"""How long pruning waits for another process that prunes."""
 _SHARED: Final = "commands"
 """The replica of processes without a name, such as single commands: they write one after the other."""
 
@@ -277,22 +280,25 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         at = self._before(older_than_days)
         note = {"at": self._time(), "who": who, "action": "prune", "outcome": "ok"}
         total, count = 0, hash_chain.MOST_DROPPED
-        while count == hash_chain.MOST_DROPPED:
-            async with self._lock:
-                with anyio.CancelScope(shield=True):
-                    count = await self._prune_some(at, note)
-            total += count
+        async with Jobs(self._database).run("prune the audit trail", wait_s=_OTHERS_S) as fence:
+            while fence is not None and count == hash_chain.MOST_DROPPED:
+                async with self._lock:
+                    with anyio.CancelScope(shield=True):
+                        count = await self._prune_some(at, note, fence)
+                total += count
         return total
 
-    async def _prune_some(self, at: str, note: Mapping[str, Any]) -> int:
+    async def _prune_some(self, at: str, note: Mapping[str, Any], fence: Fence) -> int:
+        def prune(connection: DriverConnection) -> int:
+            fence.check(connection)
+            if self.has_replicas:
+                return replica_chain.prune(connection, at, note, self._key, self._replica)
+            return hash_chain.prune(connection, at, note, self._key)
+
         if not self.has_replicas:
-            return await self._writer.write(
-                lambda connection: hash_chain.prune(connection, at, note, self._key), rows=1, is_small=False
-            )
+            return await self._writer.write(prune, rows=1, is_small=False)
         await self._join()
-        return await self._database.write_driver(
-            lambda connection: replica_chain.prune(connection, at, note, self._key, self._replica), _BARRIER
-        )
+        return await self._database.write_driver(prune, _BARRIER)
 
     async def head(self) -> Mark:
         """The last line of the trail, or its last anchor if processes have chains of their own.

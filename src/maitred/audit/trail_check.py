@@ -89,7 +89,8 @@ class _AnchorWalk:
         self.count += 1
         try:
             claims = json.loads(body)
-            number, prev, heads = claims["anchor"], claims["prev"], claims["heads"]
+            number, prev = claims["anchor"], claims["prev"]
+            heads: Mapping[str, Sequence[Any]] = claims["heads"]
         except (ValueError, TypeError, KeyError):
             number, prev, heads = seq, "", {}
         before = self.before or Mark(seq=seq - 1, digest=prev)

@@ -86,6 +86,7 @@ class Gateway(
             pool=parts.pool,
             keeper=parts.keeper,
             observations=parts.observations,
+            jobs=parts.jobs,
         )
         access = Authorization(
             context,

@@ -174,6 +174,17 @@ class Database(ABC):
     def note_fault(self, error: StoreError) -> None:
         """Count a failed write in `faults` if a later write may succeed."""
 
+    locks_jobs: bool = False
+    """Whether `lock_job` locks. Otherwise a lease in the table of fencing numbers has to do."""
+
+    async def lock_job(self, name: str) -> int:
+        """Lock a job until the connection of this process ends; the number of the lock, 0 for none."""
+        return 1
+
+    async def unlock_job(self, name: str, lock: int) -> None:
+        """End the lock of this number, if it is there."""
+        return
+
     async def watch(self) -> None:
         """Pass news of other processes on to `signals`; never returns. By default there are none."""
         await anyio.sleep_forever()

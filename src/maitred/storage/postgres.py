@@ -30,6 +30,7 @@ from maitred.storage.database import (
     WriteOptions,
 )
 from maitred.storage.postgres_listener import PROBE, PostgresListener
+from maitred.storage.postgres_locks import SessionLocks
 from maitred.storage.postgres_pool import ConnectionPool, PooledConnection, connection_text
 from maitred.storage.signals import Signals
 from maitred.storage.threads import DatabaseThreads
@@ -83,6 +84,7 @@ class PostgresDatabase(Database):
     """The catalog in the PostgreSQL database at `url`."""
 
     writes_together = True
+    locks_jobs = True
 
     def __init__(self, url: str, *, connections: int = MOST_CONNECTIONS) -> None:
         self._url = url
@@ -93,6 +95,7 @@ class PostgresDatabase(Database):
         self._users = 0
         self._active = 0
         self._guard = threading.Lock()
+        self._locks = SessionLocks(connection_text(url), self._store_error)
         self._pool = ConnectionPool(url, self.name, most=connections)
 
     async def read(self, function: "Callable[[Connection], T]") -> T:
@@ -152,6 +155,14 @@ class PostgresDatabase(Database):
         """See `Database.note_fault`."""
         cause = getattr(error.__cause__, "orig", error.__cause__)
         self.faults += isinstance(cause, psycopg.OperationalError | errors.ReadOnlySqlTransaction)
+
+    async def lock_job(self, name: str) -> int:
+        """See `Database.lock_job`."""
+        return await self._locks.take(name)
+
+    async def unlock_job(self, name: str, lock: int) -> None:
+        """See `Database.unlock_job`."""
+        await self._locks.give_back(name, lock)
 
     async def watch(self) -> None:
         """See `Database.watch`."""

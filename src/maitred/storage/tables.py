@@ -155,6 +155,15 @@ state = sa.Table(
 """One row. Every write that a reader could notice raises the generation. The others are the rules of
 categories and of mediation that made the present tools, and the time at which tiers were computed."""
 
+job_fences = sa.Table(
+    "job_fences",
+    metadata,
+    sa.Column("name", sa.String(220), primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("held_until", sa.Float, nullable=False),
+)
+"""The last fencing number of each job, and on SQLite until when it is taken; see `maitred.storage.leader`."""
+
 registrations = sa.Table(
     "registrations",
     metadata,

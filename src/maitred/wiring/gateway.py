@@ -138,6 +138,7 @@ async def _make_parts(
     from maitred.gateway.parts import GatewayParts
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
+    from maitred.storage.leader import Jobs
     from maitred.usage.observations import ToolObservations
     from maitred.usage.recorder import UsageRecorder
 
@@ -155,6 +156,7 @@ async def _make_parts(
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
+    jobs = Jobs(database)
     keeper = Discoverer(
         catalog,
         pool,
@@ -163,6 +165,7 @@ async def _make_parts(
         most_at_once=most_at_once,
         retries=retries,
         signals=database.signals,
+        jobs=jobs,
     )
     if discovers:
         await stack.enter_async_context(keeper)
@@ -198,5 +201,6 @@ async def _make_parts(
         held_calls=HeldCallStore(database, gateway=secrets.token_hex(16)),
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
         signals=database.signals,
+        jobs=jobs,
         make_sandbox=make_sandbox,
     )

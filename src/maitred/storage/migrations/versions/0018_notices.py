@@ -1,5 +1,9 @@
-"""PostgreSQL tells listening processes of changes: of the generation, of decisions on servers, of tokens."""
+"""Fencing numbers of jobs that one process does at a time.
 
+PostgreSQL tells listening processes of changes: of the generation, of decisions on servers, of tokens.
+"""
+
+import sqlalchemy as sa
 from alembic import op
 
 revision = "0018"
@@ -14,7 +18,13 @@ _TRIGGERS = (
 
 
 def upgrade() -> None:
-    """Make the triggers; SQLite has no notices, so there processes go on polling."""
+    """Make the table and the triggers; SQLite has no notices, so there processes go on polling."""
+    op.create_table(
+        "job_fences",
+        sa.Column("name", sa.String(220), primary_key=True),
+        sa.Column("number", sa.BigInteger, nullable=False),
+        sa.Column("held_until", sa.Float, nullable=False),
+    )
     if op.get_bind().dialect.name != "postgresql":
         return
     op.execute(
@@ -30,6 +40,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them."""
+    op.drop_table("job_fences")
     if op.get_bind().dialect.name != "postgresql":
         return
     for table, _, _ in _TRIGGERS:
