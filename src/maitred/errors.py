@@ -89,6 +89,17 @@ class StoreError(MaitredError):
         super().__init__(f"The catalog {path} cannot be used: {reason}. {advice}".rstrip())
 
 
+class StoreAwayError(StoreError):
+    """The server of the catalog's database cannot be reached. Reads go on; a later try may succeed."""
+
+
+class LostJobError(StoreError):
+    """Another process has taken over the job that a write was part of; what that one writes counts."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"for the job {job!r}", "another process has taken it over")
+
+
 class VaultError(MaitredError):
     """The stored logins cannot be decrypted, or new ones cannot be encrypted."""
 

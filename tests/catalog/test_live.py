@@ -12,6 +12,7 @@ from maitred.catalog.live import CheckedStore, LiveCatalog, Planner
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import DiscoveredServer, failure, plan, removal
 from maitred.errors import StoreError
+from maitred.storage.leader import Fence
 
 pytestmark = pytest.mark.anyio
 
@@ -201,10 +202,10 @@ class FullDisk:
     async def generation(self) -> int:
         return await self._store.generation()
 
-    async def write(self, change: Change, *, planned_on: int) -> int | None:
+    async def write(self, change: Change, *, planned_on: int, fence: Fence | None = None) -> int | None:
         if not self.room:
             raise StoreError("c.db", await self.check())
-        return await self._store.write(change, planned_on=planned_on)
+        return await self._store.write(change, planned_on=planned_on, fence=fence)
 
 
 async def test_a_schema_stays_stored_while_a_change_that_frees_it_is_not(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.catalog.databases import execute, new_catalog
 
-from maitred.audit.hash_chain import AuditFilter, Mark, verify_export
+from maitred.audit.hash_chain import AuditFilter, Mark
 from maitred.audit.log import AuditEntry, AuditLog
+from maitred.audit.trail_check import verify_export
 from maitred.errors import StoreError
 from maitred.storage.sqlite import SqliteDatabase
 

@@ -25,6 +25,7 @@ from maitred.gateway.state import GatewayState as GatewayContext
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
+from maitred.storage.leader import Jobs
 from maitred.usage.observations import ToolObservations
 from maitred.wiring import open_gateway
 from maitred.wiring.storage import database_of
@@ -178,7 +179,12 @@ class Shown:
         keeper = Discoverer(self.catalog, pool, Counter(), LetsAllIn())
         self.seen = ToolObservations(database_of(self.settings), mask_value)
         self.context = GatewayContext(
-            self.settings, catalog=self.catalog, pool=pool, keeper=keeper, observations=self.seen
+            self.settings,
+            catalog=self.catalog,
+            pool=pool,
+            keeper=keeper,
+            observations=self.seen,
+            jobs=Jobs(database_of(self.settings)),
         )
         self.menu = Menu(self.context, lambda _, __: [])
 

@@ -197,7 +197,7 @@ async def test_a_decision_that_cannot_be_taken_over_now_stands_and_is_taken_over
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a file that the settings name is half written, nobody is told of a failure, and nothing ends."""
-    monkeypatch.setattr("maitred.gateway.admission._POLL_S", 0.01)
+    monkeypatch.setattr("maitred.storage.signals.POLL_S", 0.01)
     overrides = tmp_path / "overrides.yaml"
     overrides.write_text("overrides: {}\n")
     settings = settings_of(tmp_path, "notes", mediation=MediationSettings(overrides=str(overrides)))

@@ -1,13 +1,24 @@
 """What is of PostgreSQL alone: its address, connections that the server ends, texts that it cannot keep."""
 
+import threading
+from collections.abc import Callable
+
+import anyio
 import pytest
 from tests.support.postgres import Postgres
+from tests.support.waiting import eventually
 
+from maitred.background import Background
 from maitred.errors import ConfigError, StoreError
+from maitred.storage.database import Database, DriverConnection, WriteOptions
+from maitred.storage.signals import Signals
 
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra `postgres`")
 
+from maitred.storage import postgres_listener
 from maitred.storage.postgres import PostgresDatabase, without_password
+from maitred.storage.postgres_listener import PostgresListener
+from maitred.storage.postgres_pool import connection_text
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("postgres")]
 
@@ -83,3 +94,109 @@ async def test_tables_of_another_program_are_left_alone(postgres: Postgres) -> N
     with psycopg.connect(taken) as connection:
         found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
     assert found == [("tools",)]
+
+
+async def execute(database: Database, statement: str, *values: object) -> None:
+    await database.write_driver(lambda connection: connection.execute(statement, values))
+
+
+class Ear:
+    """Counts the news of one topic."""
+
+    def __init__(self, signals: Signals) -> None:
+        self.count = 0
+        signals.listen("catalog", self._note)
+
+    def _note(self) -> None:
+        self.count += 1
+
+    def hears_more(self) -> Callable[[], bool]:
+        before = self.count
+        return lambda: self.count > before
+
+
+async def test_a_change_is_heard_at_once_and_again_after_the_connection_was_lost(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was missed in between is news, too; a change that no reader notices is none."""
+    monkeypatch.setattr(postgres_listener, "_AGAIN_S", 0.05)
+    raised = "UPDATE state SET generation = generation + 1"
+    url = postgres.new_database()
+    async with PostgresDatabase(url) as database, PostgresDatabase(url) as other, Background() as background:
+        signals, ear = database.signals, Ear(database.signals)
+        background.start(database.watch)
+        await eventually(lambda: signals.is_live)
+
+        more, before = ear.hears_more(), ear.count
+        await execute(other, raised)
+        await eventually(more)
+        assert await other.check() == ""  # it writes the same row
+        assert ear.count == before + 1
+
+        more = ear.hears_more()
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN maitred'"
+        await execute(other, ended)
+        await eventually(more)
+        await eventually(lambda: signals.is_live)
+        more = ear.hears_more()
+        await execute(other, raised)
+        await eventually(more)
+
+
+async def test_a_listener_that_a_pooler_makes_deaf_has_its_process_poll(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its messages to itself do not arrive, as they do not through one that lends connections."""
+    monkeypatch.setattr(postgres_listener, "_PROBE_WAIT_S", 0.05)
+    monkeypatch.setattr(postgres_listener, "_PROBE_EVERY_S", 0.01)
+    sent: list[str] = []
+
+    async def lose(text: str) -> None:
+        sent.append(text)
+
+    signals = Signals()
+    async with Background() as background:
+        background.start(PostgresListener(connection_text(postgres.url), signals, lose).run)
+        await eventually(lambda: len(sent) > 2)
+        assert not signals.is_live
+
+
+async def test_a_process_has_no_more_connections_than_it_may(postgres: Postgres) -> None:
+    """Those that wait for one get theirs, whether they read or write, with either kind of statement."""
+    url = postgres.new_database()
+    counts = list[int]()
+
+    def count(connection: DriverConnection) -> None:
+        found = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        ).fetchone()
+        counts.append(found[0])
+
+    async with PostgresDatabase(url, connections=3) as database, anyio.create_task_group() as tasks:
+        for _ in range(15):
+            tasks.start_soon(database.read_driver, count)
+            tasks.start_soon(database.write_driver, count)
+            tasks.start_soon(database.write, lambda connection: connection.exec_driver_sql("SELECT 1"))
+    assert len(counts) == 30
+    assert max(counts) <= 3
+
+
+async def test_only_a_barrier_waits_for_writers_that_write_together(postgres: Postgres) -> None:
+    """Two of them meet inside their transactions; whoever needs all of them to be over sees both."""
+    url = postgres.new_database()
+    both, over = threading.Barrier(2, timeout=60), list[str]()
+
+    def meet(_: DriverConnection) -> None:
+        both.wait()
+        over.append("together")
+
+    def note(_: DriverConnection) -> None:
+        over.append("barrier")
+
+    together, barrier = WriteOptions(lane="together"), WriteOptions(lane="barrier")
+    async with PostgresDatabase(url) as one, PostgresDatabase(url) as two:
+        async with anyio.create_task_group() as tasks:
+            for database in (one, two):
+                tasks.start_soon(database.write_driver, meet, together)
+        await one.write_driver(note, barrier)
+    assert over == ["together", "together", "barrier"]

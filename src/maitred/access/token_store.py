@@ -2,13 +2,14 @@
 
 A token is `maitred_<id>_<secret>`. Scanners recognise the prefix, the id finds the row and may be shown, the
 secret has 256 random bits. The database holds only the SHA-256 of the whole token: with that much randomness
-a fast hash is as good as a slow one. Known tokens stay in memory for a second. So another process's
-revocation takes effect within a second, and this process's at once.
+a fast hash is as good as a slow one. Known tokens stay in memory for a second, or until the database tells of
+a change. So another process's revocation takes effect within a second, and this process's at once.
 """
 
 import hashlib
 import hmac
 import json
+import math
 import re
 import secrets
 import time
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cachetools import LRUCache
 
+from maitred.errors import StoreAwayError
 from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, RefusedAccess, Role, Scope
 from maitred.storage.database import Database, WriteOptions
 from maitred.wording import quote_input
@@ -88,7 +90,8 @@ class Grants:
     """The tokens in a database, whose tables exist already; for one event loop.
 
     `fresh_s`: for so many seconds a token stays valid after another process revoked it. Every method raises
-    `StoreError` if the database cannot be read or written: then no caller is admitted.
+    `StoreError` if the database cannot be read or written: then no caller is admitted. Only while its server
+    is away, a token that was read not longer than `grace_s` ago stays as it was.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Grants:
         clock: Callable[[], datetime] = _now,
         monotonic: Callable[[], float] = time.monotonic,
         fresh_s: float = 1.0,
+        grace_s: float = 0.0,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -105,6 +109,9 @@ class Grants:
         self._fresh_s = fresh_s
         # no TTLCache: a row ages from before it is read, not from when it is kept
         self._cache: LRUCache[str, _TokenRow] = LRUCache(_MAX_KNOWN)
+        self._grace_s = grace_s
+        self._changed_at = -math.inf
+        database.signals.listen("tokens", self._age)
 
     async def make(
         self,
@@ -212,16 +219,25 @@ class Grants:
 
     async def _look_up(self, token_id: str) -> _TokenRow | None:
         cached_row, now = self._cache.get(token_id), self._monotonic()
-        if cached_row is not None and now - cached_row.read_at < self._fresh_s:
+        if cached_row is not None and cached_row.read_at > max(now - self._fresh_s, self._changed_at):
             return cached_row
-        row = await self._database.read_driver(
-            lambda connection: connection.execute(_BY_ID, (token_id,)).fetchone()
-        )
+        try:
+            row = await self._database.read_driver(
+                lambda connection: connection.execute(_BY_ID, (token_id,)).fetchone()
+            )
+        except StoreAwayError:
+            if cached_row is None or now - cached_row.read_at >= self._grace_s:
+                raise
+            return cached_row
         if row is None:
             self._cache.pop(token_id, None)
             return None
         cached_row = self._cache[token_id] = _TokenRow(record=_record(row), digest=row[-1], read_at=now)
         return cached_row
+
+    def _age(self) -> None:
+        """Have every token read again: another process changed one. While the database is away, they stay."""
+        self._changed_at = self._monotonic()
 
 
 def _digest(token: str) -> str:

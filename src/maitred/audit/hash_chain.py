@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from maitred.audit.line_index import BEGUN, FAILED, SUCCESSES
 from maitred.storage.database import DriverConnection
 from maitred.wording import count_of
 
-_MAX_FAULTS: Final = 100
+MAX_FAULTS: Final = 100
 _ADD: Final = "INSERT INTO audit (seq, at, body, digest) VALUES (?, ?, ?, ?)"
 _MOVE: Final = "UPDATE audit_ends SET seq=?, digest=? WHERE audit_ends.name = ?"
 _MARK: Final = "SELECT audit_ends.seq, audit_ends.digest FROM audit_ends WHERE audit_ends.name = ?"
@@ -28,6 +28,7 @@ _SINCE: Final = "SELECT audit.seq FROM audit WHERE audit.at >= ? ORDER BY audit.
 _LAST_UP_TO: Final = (
     "SELECT audit.seq, audit.digest FROM audit WHERE audit.seq < ? ORDER BY audit.seq DESC LIMIT ?"
 )
+_NEWEST_LINE: Final = "SELECT max(audit.seq) AS max_1 FROM audit"
 _DROP: Final = "DELETE FROM audit WHERE audit.seq <= ?"
 _ROWS: Final = (
     "SELECT audit.seq, audit.at, audit.body, audit.digest FROM audit WHERE audit.seq > ?"
@@ -42,8 +43,9 @@ _LATEST: Final = (
 )
 _NAMING: Final = "SELECT audit.body FROM audit WHERE audit.seq > ? AND audit.body LIKE ?"
 _ADD_MARK: Final = "INSERT INTO audit_ends (name, seq, digest) VALUES (?, ?, ?)"
-_INDEXED: Final = "indexed"
+INDEXED: Final = "indexed"
 """The mark of the last line in the index; filters look at the lines after it one by one."""
+ANCHOR_PREFIX: Final = "anchor-"
 _PAGE: Final = 1_000
 MOST_DROPPED: Final = 10_000
 """How many lines one transaction deletes: other writers wait for it."""
@@ -52,8 +54,7 @@ _SMALL_PAGE: Final = 100
 _MOST_SINCE: Final = 5_000
 _MOST_PATTERN: Final = 400
 _NO_LETTER: Final = re.compile(r"[\\%_]")
-_NEWEST: Final = 2**62
-_DIGEST_AT_END: Final = re.compile(r',"digest":"([0-9a-f]{64})"\}\Z')
+NO_END: Final = 2**62
 _CHANGED: Final = re.compile(r"line \d+ was changed")
 
 Row = tuple[int, str, str, str]
@@ -62,22 +63,31 @@ Row = tuple[int, str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A position in the chain: the number of a line, from 1, and its hash; 0 is before the first line."""
+    """A position in a chain: the number of a line, from 1, and its hash; 0 is before the first line.
+
+    With `is_anchor` it is an anchor of the global chain, by which all chains are known.
+    """
 
     seq: int = 0
     digest: str = ""
+    is_anchor: bool = False
 
     @property
     def text(self) -> str:
-        """The mark as text: `NUMBER:DIGEST`."""
-        return f"{self.seq}:{self.digest}"
+        """The mark as text: `NUMBER:DIGEST`, or `anchor-NUMBER:DIGEST`."""
+        return f"{ANCHOR_PREFIX if self.is_anchor else ''}{self.seq}:{self.digest}"
+
+    def is_at(self, other: "Mark") -> bool:
+        """Whether both are one position, whichever chain they are of."""
+        return (self.seq, self.digest) == (other.seq, other.digest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     """Result of a check: the number of lines, the two marks, and every fault as a sentence.
 
-    `unindexed` is how many lines a filter does not find, although the index should have them.
+    `unindexed` is how many lines a filter does not find, although the index should have them. `replicas` are
+    the chains of single processes, and `anchors` the links of the global chain over them.
     """
 
     lines: int
@@ -85,6 +95,8 @@ class Verification:
     head: Mark
     faults: Sequence[str] = ()
     unindexed: int = 0
+    replicas: int = 0
+    anchors: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for programs."""
@@ -93,6 +105,8 @@ class Verification:
             "lines": self.lines,
             "first": self.anchor.seq + 1,
             "head": self.head.text,
+            "replicas": self.replicas,
+            "anchors": self.anchors,
             "faults": list(self.faults),
         }
 
@@ -181,6 +195,31 @@ def mark(connection: DriverConnection, name: str) -> Mark:
     return Mark(seq=row[0], digest=row[1]) if row else Mark(seq=-1)
 
 
+def newest(connection: DriverConnection) -> int:
+    """The number of the last line, 0 without any."""
+    return int(connection.execute(_NEWEST_LINE).fetchone()[0] or 0)
+
+
+def oldest(connection: DriverConnection) -> int:
+    """The number of the first line that is left."""
+    return int(connection.execute(_ROWS, (-NO_END, 1)).fetchone()[0])
+
+
+def move_mark(connection: DriverConnection, name: str, to: Mark) -> None:
+    """Set a mark that is there."""
+    connection.execute(_MOVE, (to.seq, to.digest, name))
+
+
+def add_rows(connection: DriverConnection, rows: Sequence[Row]) -> None:
+    """Add lines to the table."""
+    connection.executemany(_ADD, rows)
+
+
+def drop_up_to(connection: DriverConnection, seq: int) -> int:
+    """Delete the lines up to a number; returns how many there were."""
+    return connection.execute(_DROP, (seq,)).rowcount
+
+
 def append(connection: DriverConnection, lines: Sequence[Mapping[str, Any]], key: bytes) -> int:
     """Append lines to the chain, each with the key `at`; returns the number of the first."""
     head = mark(connection, "head")
@@ -201,30 +240,34 @@ def prune(connection: DriverConnection, before: str, note: Mapping[str, Any], ke
     All lines up to the last one older than `before` go, at most `MOST_DROPPED` of them at once. The last line
     of the trail always stays.
     """
-    last, head = _last_before(connection, before), mark(connection, "head")
+    head = mark(connection, "head")
+    last = last_before(connection, before, head.seq)
     if last is None or last.seq >= head.seq:
         return 0
-    first = connection.execute(_ROWS, (-_NEWEST, 1)).fetchone()[0]
-    last = _last_up_to(connection, min(last.seq + 1, first + MOST_DROPPED)) or last
+    first = oldest(connection)
+    last = last_up_to(connection, min(last.seq + 1, first + MOST_DROPPED)) or last
     for page in pages(connection, first - 1):
-        line_index.drop(connection, _numbered(page, last.seq))
+        line_index.drop(connection, numbered(page, last.seq))
         if page[-1][0] >= last.seq:
             break
-    count = connection.execute(_DROP, (last.seq,)).rowcount
+    count = drop_up_to(connection, last.seq)
     connection.execute(_MOVE, (last.seq, last.digest, "anchor"))
     append(connection, [{**note, "detail": f"dropped {count_of(count, 'line')} up to {last.seq}"}], key)
     return count
 
 
-def _last_before(connection: DriverConnection, before: str) -> Mark | None:
-    """The line before the first one that is not older than a time: clocks go back, line numbers do not."""
+def last_before(connection: DriverConnection, before: str, head: int) -> Mark | None:
+    """The line before the first one that is not older than a time: clocks go back, line numbers do not.
+
+    `head` is the number of the last line, which always stays.
+    """
     first = connection.execute(_FIRST_SINCE, (before,)).fetchone()[0]
     if first is None:  # all are older: the last line stays
-        first = mark(connection, "head").seq
-    return _last_up_to(connection, first)
+        first = head
+    return last_up_to(connection, first)
 
 
-def _last_up_to(connection: DriverConnection, seq: int) -> Mark | None:
+def last_up_to(connection: DriverConnection, seq: int) -> Mark | None:
     """The last line before a number."""
     row = connection.execute(_LAST_UP_TO, (seq, 1)).fetchone()
     return Mark(seq=row[0], digest=row[1]) if row else None
@@ -249,7 +292,7 @@ def latest(connection: DriverConnection, criteria: AuditFilter, before: int, lim
     """
     matches: list[Mapping[str, Any]] = []
     ended_lines: set[int] = set()
-    for seq, when, body in _candidates(connection, criteria, before or _NEWEST, limit):
+    for seq, when, body in _candidates(connection, criteria, before or NO_END, limit):
         line = _parse_line(seq, when, body)
         ended_lines.add(line.get("begun", 0))
         if seq in ended_lines or not _matches(line, criteria):
@@ -257,8 +300,15 @@ def latest(connection: DriverConnection, criteria: AuditFilter, before: int, lim
         if line.get("outcome") != BEGUN or not before or not _has_ended(connection, seq):
             matches.append(line)
             if len(matches) == limit:
-                return AuditLines(lines=matches, before=seq)
-    return AuditLines(lines=matches)
+                return AuditLines(lines=_by_time(matches), before=seq)
+    return AuditLines(lines=_by_time(matches))
+
+
+def _by_time(lines: list[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The newest first: replicas write what only reads some moments later, so numbers do not tell exactly."""
+    if any("replica" in line for line in lines):
+        lines.sort(key=lambda line: str(line.get("at", "")), reverse=True)
+    return lines
 
 
 def _candidates(
@@ -268,7 +318,7 @@ def _candidates(
     page = min(max(2 * limit, _SMALL_PAGE), _PAGE)
     first = _first_since(connection, criteria.since) if criteria.since else 0
     terms = criteria.terms()
-    indexed = mark(connection, _INDEXED).seq if terms else -1
+    indexed = mark(connection, INDEXED).seq if terms else -1
     least = max(first, indexed + 1)
     while rows := connection.execute(
         _LATEST, (at, least, criteria.since, *criteria.patterns(), page)
@@ -292,13 +342,13 @@ def _first_since(connection: DriverConnection, since: str) -> int:
     """
     numbers = [row[0] for row in connection.execute(_SINCE, (since, _MOST_SINCE))]
     if len(numbers) < _MOST_SINCE:
-        return min(numbers, default=_NEWEST)
+        return min(numbers, default=NO_END)
     return int(connection.execute(_FIRST_SINCE, (since,)).fetchone()[0])
 
 
 def _has_ended(connection: DriverConnection, seq: int) -> bool:
-    indexed = mark(connection, _INDEXED).seq
-    ending = line_index.chosen_values([line_index.term_of("begun", seq)], _NEWEST, seq, "", 1)
+    indexed = mark(connection, INDEXED).seq
+    ending = line_index.chosen_values([line_index.term_of("begun", seq)], NO_END, seq, "", 1)
     naming = [
         *(row[2:] for row in connection.execute(line_index.CHOSEN[1], ending)),
         *connection.execute(_NAMING, (max(seq, indexed), f'%"begun":{seq}%')),
@@ -311,7 +361,7 @@ def _has_ended(connection: DriverConnection, seq: int) -> bool:
 
 def waiting_for_index(connection: DriverConnection) -> int:
     """How many lines the index does not have yet, about."""
-    return mark(connection, "head").seq - max(mark(connection, _INDEXED).seq, mark(connection, "anchor").seq)
+    return newest(connection) - max(mark(connection, INDEXED).seq, mark(connection, "anchor").seq)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,22 +373,24 @@ class IndexStep:
     rows: Sequence[tuple[int, int]]
 
 
-def next_index_step(connection: DriverConnection) -> IndexStep | None:
-    """What the next lines add to the index, worked out before a writer takes the lock.
+def next_index_step(connection: DriverConnection, most: int = NO_END) -> IndexStep | None:
+    """What the next lines up to a number add to the index, worked out before a writer takes the lock.
 
     `None` if few lines are left: they wait for more, since reading them one by one takes no time.
     """
-    after = mark(connection, _INDEXED).seq
+    after = mark(connection, INDEXED).seq
     lines = connection.execute(_ROWS, (after, _INDEX_STEP)).fetchall()
     if len(lines) < _INDEX_STEP:
         return None
     last: int = lines[-1][0]
-    return IndexStep(after=after, last=last, rows=line_index.rows_of(_numbered(lines, last)))
+    if last > most:
+        return None
+    return IndexStep(after=after, last=last, rows=line_index.rows_of(numbered(lines, last)))
 
 
 def take_index_step(connection: DriverConnection, step: IndexStep) -> None:
     """Add a step to the index, unless another process was quicker."""
-    if mark(connection, _INDEXED).seq != step.after:
+    if mark(connection, INDEXED).seq != step.after:
         return
     line_index.add(connection, step.rows)
     _move_index(connection, step.last)
@@ -349,14 +401,14 @@ def forget_index(connection: DriverConnection) -> None:
     _move_index(connection, 0)
 
 
-def _numbered(rows: Sequence[Row], last: int) -> Sequence[line_index.NumberedLine]:
+def numbered(rows: Sequence[Row], last: int) -> Sequence[line_index.NumberedLine]:
     """The lines of rows up to a number."""
     return [(seq, _parse_line(seq, at, body)) for seq, at, body, _ in rows if seq <= last]
 
 
 def _move_index(connection: DriverConnection, seq: int) -> None:
-    if not connection.execute(_MOVE, (seq, "", _INDEXED)).rowcount:
-        connection.execute(_ADD_MARK, (_INDEXED, seq, ""))
+    if not connection.execute(_MOVE, (seq, "", INDEXED)).rowcount:
+        connection.execute(_ADD_MARK, (INDEXED, seq, ""))
 
 
 def _parse_line(seq: int, at: str, body: str) -> Mapping[str, Any]:
@@ -386,7 +438,7 @@ def _chain_of(line: Mapping[str, Any]) -> str:
     return str(line.get("chain_id", ""))
 
 
-class _ChainWalk:
+class ChainWalk:
     """Walks over rows in order, from the mark before the first, and collects faults."""
 
     def __init__(self, anchor: Mark, known: Mark | None, key: bytes) -> None:
@@ -401,10 +453,19 @@ class _ChainWalk:
     def step(self, row: Row) -> None:
         """Check the next row."""
         self.lines += 1
-        if len(self.faults) < _MAX_FAULTS:
+        if len(self.faults) < MAX_FAULTS:
             self.faults += _line_faults(self.before, row, self._key)
         self.before = Mark(seq=row[0], digest=row[3])
         self._has_known = self._has_known or self.before == self._known_mark
+
+    def note_end(self, head: Mark) -> None:
+        """Compare the last line with the one that is noted as the head."""
+        if self.before.seq < head.seq:
+            self.faults.append(f"lines {self.before.seq + 1} to {head.seq} are missing at the end")
+        elif self.before != head:
+            self.faults.append(
+                f"the trail ends with line {self.before.seq}, which is not the one noted as its head"
+            )
 
     def result(self) -> Verification:
         """The result up to the last row."""
@@ -415,7 +476,7 @@ class _ChainWalk:
             self.faults.append(
                 f"line {known.seq} is not the one that was noted elsewhere; the trail was rewritten"
             )
-        if len(self.faults) >= min(self.lines, _MAX_FAULTS) > 0 and _CHANGED.match(self.faults[0]):
+        if len(self.faults) >= min(self.lines, MAX_FAULTS) > 0 and _CHANGED.match(self.faults[0]):
             self.faults.append("no line fits; was the trail written with another key, or with none?")
         return Verification(lines=self.lines, anchor=self.anchor, head=self.before, faults=tuple(self.faults))
 
@@ -423,62 +484,19 @@ class _ChainWalk:
 def verify(connection: DriverConnection, key: bytes, known: Mark | None) -> Verification:
     """Check every line; `known` is a mark that the operator saved elsewhere."""
     anchor, head = mark(connection, "anchor"), mark(connection, "head")
-    walk = _ChainWalk(anchor, known, key)
+    walk = ChainWalk(anchor, known, key)
     walk.faults += [
         f"the mark {name!r} is missing" for name, m in (("anchor", anchor), ("head", head)) if m.seq < 0
     ]
-    indexed, lost = mark(connection, _INDEXED).seq, list[int]()
+    indexed, lost = mark(connection, INDEXED).seq, list[int]()
     for page in pages(connection, -1):
         for row in page:
             walk.step(row)
-        lost += line_index.lacking(connection, _numbered(page, indexed))
-    if walk.before.seq < head.seq:
-        walk.faults.append(f"lines {walk.before.seq + 1} to {head.seq} are missing at the end")
-    elif walk.before != head:
-        walk.faults.append(
-            f"the trail ends with line {walk.before.seq}, which is not the one noted as its head"
-        )
+        lost += line_index.lacking(connection, numbered(page, indexed))
+    walk.note_end(head)
     if lost and not walk.faults:  # a line that was changed is reported as such
         walk.faults.append(f"filters did not find {count_of(len(lost), 'line')}, such as line {lost[0]}")
     return replace(walk.result(), head=head, unindexed=len(lost))
-
-
-def export_line(body: str, digest: str) -> str:
-    """A line for an export: the body, with its digest as the last field."""
-    return f'{body[:-1]},"digest":"{digest}"}}'
-
-
-def verify_export(lines: Iterable[str], key: bytes, known: Mark | None) -> Verification:
-    """Check exported lines without the database; the first line says where they begin.
-
-    Only `known` reveals that lines are missing at the end.
-    """
-    walk: _ChainWalk | None = None
-    unread: list[str] = []
-    for number, text in enumerate(lines, 1):
-        row = _parse_export(text.rstrip("\r\n"))
-        if row is None:
-            unread.append(f"line {number} of the file cannot be read")
-            continue
-        if walk is None:
-            walk = _ChainWalk(Mark(seq=row[0] - 1, digest=json.loads(row[2]).get("prev", "")), known, key)
-        walk.step(row)
-    result = walk.result() if walk else Verification(lines=0, anchor=Mark(), head=Mark())
-    return replace(result, faults=(*unread[:_MAX_FAULTS], *result.faults))
-
-
-def _parse_export(text: str) -> Row | None:
-    """The row of an exported line; its body is the text without the digest. `None` if it is no such line."""
-    if not (end := _DIGEST_AT_END.search(text)):
-        return None
-    body = text[: end.start()] + "}"
-    try:
-        line = json.loads(body)
-    except ValueError:
-        return None
-    if not isinstance(line, dict) or not isinstance(line.get("seq"), int):
-        return None
-    return line["seq"], str(line.get("at")), body, end[1]
 
 
 def _line_faults(before: Mark, row: Row, key: bytes) -> Iterator[str]:

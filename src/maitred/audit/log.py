@@ -10,14 +10,14 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import anyio
 
-from maitred.audit import answers, hash_chain, stream_store
+from maitred.audit import answers, hash_chain, replica_chain, stream_store, trail_check
 from maitred.audit.answers import AnswerTexts, KeptText
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.masking import mask_value
@@ -26,6 +26,7 @@ from maitred.errors import StoreError
 from maitred.model.tools import canonical
 from maitred.storage.batch import BatchWriter
 from maitred.storage.database import Database, DriverConnection, WriteOptions
+from maitred.storage.leader import Fence, Jobs
 from maitred.wording import count_of
 
 KeptArguments = Literal["hash", "full", "none"]
@@ -38,6 +39,11 @@ _MAX_WAITING_TEXT: Final = 4_000_000
 _MOST_UNINDEXED: Final = 2_000
 """So many lines are read one by one before they are indexed: most processes never write as many."""
 _PATIENCE: Final = WriteOptions(wait_s=2.0)
+_BARRIER: Final = WriteOptions(lane="barrier")
+_OTHERS_S: Final = 30.0
+"""How long pruning waits for another process that prunes."""
+_SHARED: Final = "commands"
+"""The replica of processes without a name, such as single commands: they write one after the other."""
 
 
 def _now() -> datetime:
@@ -109,7 +115,8 @@ class AuditLog(anyio.AsyncContextManagerMixin):
 
     With `key`, hashes of lines and arguments are HMACs: access to the database alone is then not enough to
     forge a line, or to guess arguments. `flush_every_s` is how long a note may wait. For one event loop;
-    several processes may write to the same trail.
+    several processes may write to the same trail. If the database lets them write together, each has a chain
+    of its own, named `replica`; processes without a name share one.
     """
 
     def __init__(
@@ -120,9 +127,13 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         arguments: KeptArguments = "hash",
         clock: Callable[[], datetime] = _now,
         flush_every_s: float = 0.5,
+        replica: str = "",
     ) -> None:
         self._database = database
         self._key = key
+        self._replica = replica or _SHARED
+        self._is_alone = not replica
+        self._has_joined = False
         self._texts = AnswerTexts(key)
         self._waiting_text = 0
         self.arguments: KeptArguments = arguments
@@ -146,6 +157,9 @@ class AuditLog(anyio.AsyncContextManagerMixin):
             async with self._batches:
                 yield self
         finally:
+            with anyio.move_on_after(_CLOSE_S, shield=True), suppress(StoreError):
+                if self._has_joined:
+                    await self.anchor()
             with anyio.move_on_after(_CLOSE_S, shield=True):
                 await self._writer.close()
 
@@ -220,15 +234,17 @@ class AuditLog(anyio.AsyncContextManagerMixin):
             lines = [*self._lost_line(lost_count), *(waiting.line for waiting in acts)]
             has_texts = any(waiting.answer for waiting in acts)
             write = partial(self._write_with_texts if has_texts else self._write, lines, acts)
-            first = 0
+            is_small = not has_texts and not (self.has_replicas and self._is_alone)
+            numbers: Sequence[int] = ()
             try:
                 with anyio.CancelScope(shield=True):  # whether it was written has to be known
-                    first = await self._writer.write(write, rows=len(lines), is_small=not has_texts)
+                    await self._join()
+                    numbers = await self._writer.write(write, rows=len(lines), is_small=is_small)
             finally:
-                if first:
+                if numbers:
                     self._lost_count -= lost_count
                     self._waiting_text -= sum(len(waiting.answer) for waiting in acts)
-                    for number, waiting in enumerate(acts, first + len(lines) - len(acts)):
+                    for number, waiting in zip(numbers[len(lines) - len(acts) :], acts, strict=True):
                         waiting.seq = number
                     self._note_unindexed(self._unindexed + len(lines))
                 else:
@@ -239,12 +255,16 @@ class AuditLog(anyio.AsyncContextManagerMixin):
 
     def _write(
         self, lines: Sequence[Mapping[str, Any]], _: Sequence[_Waiting], connection: DriverConnection
-    ) -> int:
-        return hash_chain.append(connection, lines, self._key)
+    ) -> Sequence[int]:
+        """Write lines; returns their numbers."""
+        if self.has_replicas:
+            return replica_chain.append(connection, lines, self._key, self._replica)
+        first = hash_chain.append(connection, lines, self._key)
+        return range(first, first + len(lines))
 
     def _write_with_texts(
         self, lines: Sequence[Mapping[str, Any]], acts: Sequence[_Waiting], connection: DriverConnection
-    ) -> int:
+    ) -> Sequence[int]:
         """Write lines, with the texts beside those of the acts, which are the last; masking takes a while."""
         texts = [(act.line["at"], act.answer) for act in acts if act.answer]
         digests = iter(self._texts.add(connection, texts))
@@ -261,28 +281,48 @@ class AuditLog(anyio.AsyncContextManagerMixin):
         at = self._before(older_than_days)
         note = {"at": self._time(), "who": who, "action": "prune", "outcome": "ok"}
         total, count = 0, hash_chain.MOST_DROPPED
-        while count == hash_chain.MOST_DROPPED:
-            async with self._lock:
-                with anyio.CancelScope(shield=True):
-                    count = await self._writer.write(
-                        lambda connection: hash_chain.prune(connection, at, note, self._key),
-                        rows=1,
-                        is_small=False,
-                    )
-            total += count
+        async with Jobs(self._database).run("prune the audit trail", wait_s=_OTHERS_S) as fence:
+            while fence is not None and count == hash_chain.MOST_DROPPED:
+                async with self._lock:
+                    with anyio.CancelScope(shield=True):
+                        count = await self._prune_some(at, note, fence)
+                total += count
         return total
 
+    async def _prune_some(self, at: str, note: Mapping[str, Any], fence: Fence) -> int:
+        def prune(connection: DriverConnection) -> int:
+            fence.check(connection)
+            if self.has_replicas:
+                return replica_chain.prune(connection, at, note, self._key, self._replica)
+            return hash_chain.prune(connection, at, note, self._key)
+
+        if not self.has_replicas:
+            return await self._writer.write(prune, rows=1, is_small=False)
+        await self._join()
+        return await self._database.write_driver(prune, _BARRIER)
+
     async def head(self) -> Mark:
-        """The last line of the trail.
+        """The last line of the trail, or its last anchor if processes have chains of their own.
 
         An operator who saves it elsewhere can prove later with `verify` that the trail was not rewritten.
         """
+        if self.has_replicas:
+            await self.anchor()
+            return replace(
+                await self._database.read_driver(
+                    lambda connection: hash_chain.mark(connection, replica_chain.ANCHORS)
+                ),
+                is_anchor=True,
+            )
         return await self._database.read_driver(lambda connection: hash_chain.mark(connection, "head"))
 
     async def verify(self, *, known: Mark | None = None) -> Verification:
         """Check that no line was changed, removed, moved or cut off; `known` is a head saved before."""
+        if self.has_replicas:
+            with suppress(StoreError):  # then the newest lines are not anchored yet
+                await self.anchor()
         found = await self._database.read_driver(
-            lambda connection: hash_chain.verify(connection, self._key, known)
+            lambda connection: trail_check.verify(connection, self._key, known)
         )
         if found.unindexed:  # the index is derived from the lines, so they are what counts
             with suppress(StoreError):
@@ -293,15 +333,55 @@ class AuditLog(anyio.AsyncContextManagerMixin):
     async def lines(self, *, after: int = 0) -> AsyncIterator[str]:
         """The lines after a number as JSON objects, oldest first, each with its `digest` at the end.
 
-        The digest is that of the line without `,"digest":"..."`.
+        The digest is that of the line without `,"digest":"..."`. Anchors follow the lines, if there are some.
         """
-        while True:
-            page = await self._database.read_driver(partial(_page, after))
-            if not page:
-                return
+        anchored = (await self.head()).seq if self.has_replicas else 0
+        last = await self._settled_newest()
+        while page := await self._database.read_driver(partial(_page, after)):
             for seq, _, body, digest in page:
-                after = seq
-                yield hash_chain.export_line(body, digest)
+                if seq <= last:
+                    yield trail_check.export_line(body, digest)
+            after = page[-1][0]
+        after = -1
+        while anchored and (page := await self._database.read_driver(partial(_anchor_page, after))):
+            for seq, _, body, digest in page:
+                if seq <= anchored:
+                    yield trail_check.export_line(body, digest)
+            after = page[-1][0]
+
+    # --- chains of several processes ----------------------------------------------------------------------
+
+    @property
+    def has_replicas(self) -> bool:
+        """Whether each process has a chain of its own, over which there are anchors."""
+        return self._database.writes_together
+
+    async def anchor(self) -> None:
+        """Anchor the heads of all chains that grew since the last anchor.
+
+        Raises:
+            StoreError: They cannot be read or written now.
+        """
+        if not await self._database.read_driver(replica_chain.grown):
+            return
+        at = self._time()
+        await self._database.write_driver(
+            lambda connection: replica_chain.anchor(connection, at, self._key), _PATIENCE
+        )
+
+    async def _join(self) -> None:
+        """Begin the chain of this process with its first line."""
+        if self.has_replicas and not self._has_joined:
+            await self._database.write_driver(
+                lambda connection: replica_chain.join(connection, self._replica), _BARRIER
+            )
+            self._has_joined = True
+
+    async def _settled_newest(self) -> int:
+        """The number of a line up to which no line can come any more: each was written, or never will be."""
+        if not self.has_replicas:
+            return hash_chain.NO_END
+        return await self._database.write_driver(hash_chain.newest, _BARRIER)
 
     async def latest(self, criteria: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
         """The newest matching lines, the newest first, of those before a number (0: of all)."""
@@ -364,7 +444,10 @@ class AuditLog(anyio.AsyncContextManagerMixin):
             StoreError: The index cannot be read or written now.
         """
         self._index_due = anyio.Event()
-        step = await self._database.read_driver(hash_chain.next_index_step)
+        most = await self._settled_newest()
+        step = await self._database.read_driver(
+            lambda connection: hash_chain.next_index_step(connection, most)
+        )
         if step is None:
             self._unindexed = 0
             return False
@@ -377,3 +460,8 @@ class AuditLog(anyio.AsyncContextManagerMixin):
 def _page(after: int, connection: DriverConnection) -> Sequence[hash_chain.Row]:
     """Some rows after a line, none after the last."""
     return next(hash_chain.pages(connection, after), ())
+
+
+def _anchor_page(after: int, connection: DriverConnection) -> Sequence[hash_chain.Row]:
+    """The same of anchors."""
+    return next(replica_chain.anchor_pages(connection, after), ())

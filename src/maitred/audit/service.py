@@ -18,11 +18,11 @@ import anyio
 import structlog
 
 from maitred.audit.answers import MEBIBYTE, KeptText, text_of, tokens_of
-from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
+from maitred.audit.hash_chain import ANCHOR_PREFIX, AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.audit.stream_store import StreamState
 from maitred.config.settings import Audit
-from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreError
+from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreAwayError, StoreError
 from maitred.model.access import Ability, Viewer, refusal
 from maitred.model.tools import ToolCall
 from maitred.wording import quote_input
@@ -47,6 +47,7 @@ _NAME_CHARS = 200
 _MOST_SHOWN: Final = 50
 """How many names of shown tools a line has."""
 _FIRST_PRUNE_S: Final = 60.0
+_ANCHOR_S: Final = 1.0
 _DAY_S: Final = 24 * 3_600.0
 _INDEX_PAUSE_S: Final = 0.02
 """Between two steps, so that calls are not slowed down."""
@@ -330,9 +331,10 @@ class AuditService:
         return await self.trail.prune(days, who=who) if days else 0
 
     async def keep_up(self) -> None:
-        """Prune soon after the start and then once a day, and fill the index of filters; never returns."""
+        """Prune soon after the start and then daily, fill the index of filters, and anchor; never returns."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep_pruned)
+            tasks.start_soon(self._keep_anchored)
             tasks.start_soon(self._keep_indexed)
 
     async def _keep_pruned(self) -> None:
@@ -343,6 +345,15 @@ class AuditService:
             except StoreError as error:
                 log.warning("old lines of the audit trail cannot be dropped", reason=error.reason)
             await anyio.sleep(_DAY_S)
+
+    async def _keep_anchored(self) -> None:
+        """Anchor the chains of all processes each second, where each has one."""
+        while self.trail.has_replicas:
+            try:
+                await self.trail.anchor()
+            except StoreError as error:  # a later anchor has these lines, too
+                log.debug("the audit trail cannot be anchored", reason=error.reason)
+            await anyio.sleep(_ANCHOR_S)
 
     async def _keep_indexed(self) -> None:
         """Index lines that were written before soon after the start, and then whenever there are many."""
@@ -451,11 +462,14 @@ class Entry:
 
         Raises:
             AuditError: It cannot be recorded, so it must not begin.
+            StoreAwayError: The same, since the server of the database is away.
         """
         if not self._auditing.enabled:
             return
         try:
             self._begun_line = await self._auditing.trail.record(self._act("begun"), keep=False)
+        except StoreAwayError as error:
+            raise away_error(error) from error
         except StoreError as error:
             raise AuditError(error.reason, advice=error.advice) from error
 
@@ -537,18 +551,24 @@ def _new_id() -> str:
     return f"{random.getrandbits(64):016x}"  # it identifies, and protects nothing
 
 
+def away_error(error: StoreAwayError) -> StoreAwayError:
+    """Why a call was not made while the server of the database is away."""
+    reason = f"{error.reason}. The call was not made, since what may change something is recorded first"
+    return StoreAwayError(error.path, reason, advice="Reads go on; try again later.")
+
+
 def mark_of(text: str) -> Mark:
-    """Parse a mark that was written as `NUMBER:DIGEST`.
+    """Parse a mark that was written as `NUMBER:DIGEST` or `anchor-NUMBER:DIGEST`.
 
     Raises:
         ValueError: The text is no mark.
     """
-    number, colon, digest = text.partition(":")
+    number, colon, digest = text.removeprefix(ANCHOR_PREFIX).partition(":")
     if not colon or not number.isdecimal() or not _DIGEST.fullmatch(digest):
         raise ValueError(
             f"{quote_input(text)} is no head; `maitred audit verify` prints one as NUMBER:DIGEST"
         )
-    return Mark(seq=int(number), digest=digest)
+    return Mark(seq=int(number), digest=digest, is_anchor=text.startswith(ANCHOR_PREFIX))
 
 
 def moment_of(time: datetime) -> str:

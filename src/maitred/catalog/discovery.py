@@ -9,7 +9,7 @@ the number and size of the latter are limited.
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -22,6 +22,7 @@ from maitred.backends.listing import read_tools
 from maitred.background import Background
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.names import prefix
+from maitred.catalog.result_tools import ResultToolStore
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.stages import (
     Admitter,
@@ -41,65 +42,21 @@ from maitred.errors import MaitredError, ServerUnavailableError, StoreError
 from maitred.heap import trim_heap
 from maitred.model.servers import ServerSpec
 from maitred.model.sharing import NO_SHARER, Sharer
-from maitred.model.tools import RawTool, ToolKey, canonical
+from maitred.model.tools import ToolKey
 from maitred.model.transports import is_judged
+from maitred.storage.leader import Fence, Jobs
+from maitred.storage.signals import POLL_S, Signals
 from maitred.telemetry.activity import Activity
-
-MOST_TOOLS: Final = 200
-MOST_BYTES: Final = 1_000_000
-
-
-class ResultToolStore:
-    """Stores tools from results, by server."""
-
-    def __init__(self) -> None:
-        self._tools: dict[str, dict[ToolKey, RawTool]] = {}
-
-    def take(self, server: str, definitions: Sequence[Any]) -> tuple[Sequence[ToolKey], bool]:
-        """Add the tools of a result; returns the keys of the added tools, and whether anything changed.
-
-        Tools beyond the limits of the server are left out; a repeated tool replaces the former one.
-        """
-        found, _ = read_tools(server, definitions[:MOST_TOOLS])
-        before = self._tools.get(server, {})
-        kept = dict(before)
-        taken = []
-        size = sum(map(_size, kept.values()))
-        for tool in found:
-            more = _size(tool) - (_size(kept[tool.key]) if tool.key in kept else 0)
-            if size + more <= MOST_BYTES and (tool.key in kept or len(kept) < MOST_TOOLS):
-                kept[tool.key] = tool
-                size += more
-                taken.append(tool.key)
-        self._tools[server] = kept
-        return taken, kept != before
-
-    @property
-    def servers(self) -> Sequence[str]:
-        """The servers whose results brought tools."""
-        return tuple(self._tools)
-
-    def forget(self, server: str) -> None:
-        """Drop the tools of a server that restarted, or that may not bring tools any more."""
-        self._tools.pop(server, None)
-
-    def beside(self, server: str, listed: Sequence[RawTool]) -> Sequence[RawTool]:
-        """The tools that a server lists, then those that only its results brought."""
-        names = {tool.key for tool in listed}
-        return [*listed, *(tool for key, tool in self._tools.get(server, {}).items() if key not in names)]
-
-
-def _size(tool: RawTool) -> int:
-    written = (tool.title, tool.description, tool.input_schema, tool.output_schema)
-    return len(canonical([*written, dict(tool.annotations), dict(tool.extra), tool.key.name]))
-
 
 log = structlog.get_logger(__name__)
 
 _MANY: Final = 20
 _DEBOUNCE_S = 0.1
 _MAX_DEBOUNCE_S = 600.0
-_POLL_S = 2.0
+_OTHERS_S: Final = 60.0
+"""How long a discovery waits for another process that discovers the same server."""
+_REST: Final = 4.0
+"""The pause after a refresh, in times that it took."""
 _MOST_ALARMS = 1_000
 MOST_AT_ONCE: Final = 16
 """Servers that are discovered at a time. More would wait for their judgement, with all that they publish."""
@@ -133,6 +90,8 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         most_at_once: int = MOST_AT_ONCE,
         retries: bool = True,
         activity: Activity | None = None,
+        signals: Signals | None = None,
+        jobs: Jobs | None = None,
     ) -> None:
         self._catalog, self._activity = catalog, activity or Activity()
         self._retries = retries
@@ -160,6 +119,8 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         self._most_discovering = 0
         self._on_settled: list[Callable[[], None]] = []
         self._on_synced: list[Callable[[str], None]] = []
+        self._jobs = jobs
+        self._news = (signals or Signals()).subscribe("catalog")
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
@@ -274,8 +235,9 @@ class Discoverer(anyio.AsyncContextManagerMixin):
 
     async def _discover(self, name: str) -> None:
         try:
-            async with self._turns:
-                await self.sync(name)
+            async with self._turns, self._job(name) as fence:
+                if not fence or not fence.has_waited or name in await self._unknown_now():
+                    await self.sync(name, fence=fence)
             if len(self.discovering) == 1 and self._most_discovering >= _MANY:
                 await to_thread.run_sync(trim_heap)  # many servers needed much memory for a while
         finally:
@@ -287,6 +249,15 @@ class Discoverer(anyio.AsyncContextManagerMixin):
                     listener()
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
+
+    def _job(self, name: str) -> AbstractAsyncContextManager[Fence | None]:
+        """The first discovery of a server: one process does it, and others take over what it found."""
+        return self._jobs.run(f"discover {name}", wait_s=_OTHERS_S) if self._jobs else nullcontext()
+
+    async def _unknown_now(self) -> list[str]:
+        """Servers that no other process has discovered, either."""
+        await self._catalog.refresh()
+        return self.unknown()
 
     def started(self, server: str, key: str = "") -> None:
         """A server was started for a call. Check whether its tools still agree with the catalog."""
@@ -374,12 +345,14 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         except ServerUnavailableError as error:
             reports[server] = Report(server=server, error=error.reason)
 
-    async def sync(self, server: str, *, on: Connection | None = None, key: str = "") -> Report:
+    async def sync(
+        self, server: str, *, on: Connection | None = None, key: str = "", fence: Fence | None = None
+    ) -> Report:
         """List a server's tools and update the catalog. A failure is recorded, and reported.
 
         They are listed `on` a connection to the instance of a share key, or else on the default one, which is
         started. An instance for some clients changes and adds tools. It removes none, and its resources and
-        prompts stay its own.
+        prompts stay its own. With a `fence`, it is the job of this process as long as the fence holds.
         """
         spec = self._specs.get(server)
         if spec is None:
@@ -389,7 +362,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         try:
             with self._activity.discovery(server):
                 comparison, found, published = await self._listed(spec, on, key)
-                change = await self._compared(spec, comparison, found, published)
+                change = await self._compared(spec, comparison, found, published, fence)
         except MaitredError as error:
             return await self._failed(spec, error, key)
         changed = len([tool for tool in change.tools if tool.server == server])
@@ -410,6 +383,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         comparison: Comparison,
         found: DiscoveredServer,
         published: PublishedDefinition,
+        fence: Fence | None,
     ) -> Change:
         """Judge a server's lists, and write the result.
 
@@ -434,7 +408,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         while overtaken:  # the catalog's lock is free during the judgement
             withheld = await self._admitter.admit(spec, published)
             try:
-                change = await self._catalog.change(planned)
+                change = await self._catalog.change(planned, fence=fence)
             finally:  # even if a full disk prevents writing again what is known already
                 if not overtaken and self._agrees(spec, withheld):
                     self.connections.complete(comparison)
@@ -571,12 +545,13 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             done.set()
 
     async def _follow_other_processes(self) -> None:
-        """Notice what other processes write to the same catalog.
+        """Notice what other processes write to the same catalog, at once where the database tells of it.
 
-        It polls, on both engines: SQLite sends no notice, and poolers of PostgreSQL connections lose LISTEN.
+        Of many changes in a row some are read together: reading takes a fifth of the time at most.
         """
         while True:
-            await anyio.sleep(_POLL_S)
+            await self._news.wait()
+            started = anyio.current_time()
             try:
                 await self._catalog.refresh()
                 self._list_again_what_another_removed()
@@ -584,6 +559,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
                 log.warning(
                     "the catalog cannot be read; the gateway serves what it knows", reason=error.reason
                 )
+            await anyio.sleep(min(_REST * (anyio.current_time() - started), POLL_S))
 
     def _list_again_what_another_removed(self) -> None:
         """List transient tools once more that another process, at its start, took for those of a dead one."""

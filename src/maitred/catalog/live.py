@@ -13,7 +13,8 @@ import anyio
 import structlog
 
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.errors import StoreError
+from maitred.errors import LostJobError, StoreError
+from maitred.storage.leader import Fence
 
 log = structlog.get_logger(__name__)
 
@@ -31,11 +32,12 @@ class Store(Protocol):
         """The present generation; cheap."""
         ...
 
-    async def write(self, change: Change, *, planned_on: int) -> int | None:
+    async def write(self, change: Change, *, planned_on: int, fence: Fence | None = None) -> int | None:
         """Apply a change in one transaction and return the generation after it.
 
         `None` if the store is not at generation `planned_on` any more: another process wrote. Then
-        nothing was done, and the change must be planned again.
+        nothing was done, and the change must be planned again. With a `fence`, it is refused once another
+        process has the job.
         """
         ...
 
@@ -104,8 +106,12 @@ class LiveCatalog:
         async with self._lock:
             await self._refresh()
 
-    async def change(self, planner: Planner) -> Change:
-        """Plan a change against the present snapshot, write it, and serve the new snapshot."""
+    async def change(self, planner: Planner, *, fence: Fence | None = None) -> Change:
+        """Plan a change against the present snapshot, write it, and serve the new snapshot.
+
+        Raises:
+            StoreError: It cannot be written, or the `fence` of the job that it is part of holds no more.
+        """
         async with self._lock:
             while True:
                 await self._refresh()
@@ -114,19 +120,23 @@ class LiveCatalog:
                     return change
                 if not self._unwritten:  # else the store may have tools of which this snapshot knows no more
                     change = self.snapshot.completed(change)
-                generation = await self._written(change, planner)
+                generation = await self._written(change, planner, fence)
                 if generation is not None:  # else another process wrote in between: plan again
                     self._swap(self.snapshot.after(change, generation))
                     return change
 
-    async def _written(self, change: Change, planner: Planner) -> int | None:
+    async def _written(self, change: Change, planner: Planner, fence: Fence | None) -> int | None:
         """Write a change; returns the generation to serve, or `None` if it must be planned again.
 
         Within `serving_unwritten`, a change that cannot be written is served all the same.
         """
         ahead = len(self._unwritten)
         try:
-            generation = await self._store.write(change, planned_on=self.snapshot.generation - ahead)
+            generation = await self._store.write(
+                change, planned_on=self.snapshot.generation - ahead, fence=fence
+            )
+        except LostJobError:
+            raise
         except StoreError as error:
             if not self._serves_unwritten:
                 raise

@@ -22,6 +22,7 @@ from maitred.model.servers import ServerFacts, ServerRecord
 from maitred.model.tools import Mediation, Tool, ToolKey
 from maitred.model.usage import ToolStanding, Usage
 from maitred.storage.database import Database, DriverConnection
+from maitred.storage.leader import Fence
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
     from sqlalchemy import Connection
@@ -126,13 +127,13 @@ class CatalogStore:
             return _UNKNOWN
         return await self._read(_generation)
 
-    async def write(self, change: Change, *, planned_on: int) -> int | None:
+    async def write(self, change: Change, *, planned_on: int, fence: Fence | None = None) -> int | None:
         """Apply a change in one transaction; see `maitred.catalog.live.Store`."""
 
         def write(connection: "Connection") -> int | None:
             from maitred.catalog import store_writes  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-            return store_writes.write(connection, change, planned_on)
+            return store_writes.write(connection, change, planned_on, fence)
 
         try:
             await self._database.ensure()

@@ -12,13 +12,19 @@ from maitred.model.servers import ServerRecord
 from maitred.model.tools import Mediation, Tool, ToolKey
 from maitred.model.usage import ToolStanding
 from maitred.storage.core import put
-from maitred.storage.tables import offers, schemas, servers, standings, state, tools
+from maitred.storage.leader import Fence
+from maitred.storage.tables import job_fences, offers, schemas, servers, standings, state, tools
 
 _MARKS: Final = ("placed_by", "tiers_at", "mended_by")
 
 
-def write(connection: sa.Connection, change: Change, planned_on: int) -> int | None:
+def write(
+    connection: sa.Connection, change: Change, planned_on: int, fence: Fence | None = None
+) -> int | None:
     """Apply a change in the open transaction; see `maitred.catalog.live.Store`."""
+    if fence is not None:
+        last = sa.select(job_fences.c.number).where(job_fences.c.name == fence.name)
+        fence.compare(connection.execute(last).scalar_one_or_none() or 0)
     if (generation := _generation(connection)) != planned_on:
         return None
     if change:

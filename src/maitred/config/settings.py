@@ -64,11 +64,15 @@ class Disclosure:
 class Catalog:
     """Where the catalog is: the SQLite file `path`, or the PostgreSQL database at `url`.
 
-    If both are empty, each configuration file has an SQLite file of its own. `url` may have references.
+    If both are empty, each configuration file has an SQLite file of its own. `url` may have references. Of
+    PostgreSQL alone: `connections` of each process for reading and writing, and `grace_s`, for how long
+    access tokens that were valid a moment ago stay so while the database cannot be reached.
     """
 
     path: str = ""
     url: str = ""
+    connections: Annotated[int, Ge(2), Le(200)] = 10
+    grace_s: Annotated[float, Ge(0), Le(3_600)] = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)

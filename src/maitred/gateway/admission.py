@@ -42,6 +42,7 @@ from maitred.model.approvals import Binding, Event, EventKind, Registration
 from maitred.model.servers import ServerRecord, ServerSpec
 from maitred.model.tools import canonical
 from maitred.model.transports import is_judged
+from maitred.storage.signals import Signals
 from maitred.wording import near_names
 
 __all__ = [
@@ -65,7 +66,6 @@ VERDICTS: Final[Mapping[Verdict, EventKind]] = {
 SUPERVISOR: Final = "supervisor"
 """The decider in the log for servers that supervision restarted too often."""
 _SUPERVISOR: Final = Viewer(grant=Grant(principal=SUPERVISOR, role="operator"))
-_POLL_S: Final = 2.0
 _UNKNOWN: Final = -1
 _NAMES: Final = "schema"
 """The layer of the finding that a name is taken, or looks like another one."""
@@ -103,6 +103,7 @@ class AdmissionService:
         make_front: Callable[[Settings], ManifestReviewer],
         make_namesakes: MakeNamesakes,
         on_changed: Callable[[], Awaitable[None]],
+        signals: Signals,
     ) -> None:
         self._context = context
         self._gatekeeper = gatekeeper
@@ -112,6 +113,7 @@ class AdmissionService:
         self._auditing = auditing
         self._make_namesakes = make_namesakes
         self._on_changed = on_changed
+        self._news = signals.subscribe("decisions")
         self._servers = RegisteredServers(self._registry)
         self._turns = _UNKNOWN
         self._last_namesakes: tuple[tuple[object, object], LookalikeFinder | None] = ((None, None), None)
@@ -163,9 +165,9 @@ class AdmissionService:
                 self._turns = _UNKNOWN
 
     async def follow(self) -> None:
-        """Apply the decisions of other processes; never returns."""
+        """Apply the decisions of other processes, at once where the database tells of them; never returns."""
         while True:
-            await anyio.sleep(_POLL_S)
+            await self._news.wait()
             try:
                 if await self._registry.turns() - self._gatekeeper.turns_taken != self._turns:
                     await self.changed()

@@ -379,6 +379,7 @@ class _PartContext(GatewayState):
             pool=whole.pool,
             keeper=whole.keeper,
             observations=whole.observations,
+            jobs=whole.jobs,
         )
         self.categories = categories
 

@@ -50,6 +50,7 @@ class Configuration:
             make_front=parts.make_front,
             make_namesakes=parts.make_namesakes,
             on_changed=self.again,
+            signals=parts.signals,
         )
         self._written = context.settings
         self._lock = anyio.Lock()

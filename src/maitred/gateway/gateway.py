@@ -98,6 +98,7 @@ class Gateway(
             pool=parts.pool,
             keeper=parts.keeper,
             observations=parts.observations,
+            jobs=parts.jobs,
         )
         access = Authorization(
             context,

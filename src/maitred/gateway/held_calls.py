@@ -18,7 +18,7 @@ import structlog
 from cachetools import TTLCache
 
 from maitred.audit.log import AuditEntry
-from maitred.audit.service import AuditService
+from maitred.audit.service import AuditService, away_error
 from maitred.background import Background
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call
@@ -32,6 +32,7 @@ from maitred.errors import (
     HeldCallNotFoundError,
     MaitredError,
     NotAllowedError,
+    StoreAwayError,
     StoreError,
 )
 from maitred.gateway.authorization import Authorization
@@ -297,7 +298,7 @@ class HeldCallService:
                     break
             else:
                 await self._add(call, waiter)
-        except (AuditError, BusyError):
+        except (AuditError, StoreAwayError, BusyError):
             waiter.settle("expired")  # it is not in the inbox, so nothing is left there
             raise
         held = waiter.held
@@ -517,6 +518,8 @@ class HeldCallService:
                 chain_id=held.chain,
                 held=held.id,
             )
+        except StoreAwayError as error:
+            raise away_error(error) from error
         except StoreError as error:
             raise AuditError(error.reason, advice=error.advice) from error
 

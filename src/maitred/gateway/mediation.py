@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 2
 _TOGETHER_S: Final = 2.0
 _LOOK_S: Final = 3_600.0
+_OTHERS_S: Final = 300.0
+"""How long the gateway waits for another process that asks about the same server; its answers are free."""
 
 
 class MediationTasks:
@@ -199,7 +201,10 @@ class MediationTasks:
         if mender is None:
             return
         try:
-            told = await mender.ask(server, raw_tools(self._context.snapshot, server))
+            async with self._context.jobs.run(
+                f"mediate {server}", wait_s=_OTHERS_S
+            ):  # then its answers are stored
+                told = await mender.ask(server, raw_tools(self._context.snapshot, server))
         except Exception as error:  # noqa: BLE001  # whatever it is, tools stay as they are
             if mender is self._mender:
                 self._put_off(server, mender, error)

@@ -28,6 +28,8 @@ from maitred.gateway.use_cases import OpenWriter
 from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.service import MediationService
 from maitred.search.engine import SearchEngine
+from maitred.storage.leader import Jobs
+from maitred.storage.signals import Signals
 from maitred.telemetry.activity import Activity
 from maitred.usage.observations import ToolObservations
 from maitred.usage.recorder import UsageRecorder
@@ -68,4 +70,6 @@ class GatewayParts:
     task_key: Callable[[], bytes]
     held_calls: HeldCallStore
     notify_of_held: Notify
+    signals: Signals
+    jobs: Jobs
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

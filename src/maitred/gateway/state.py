@@ -23,6 +23,7 @@ from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec, State
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.transports import is_composed
+from maitred.storage.leader import Jobs
 from maitred.usage.observations import ToolObservations
 from maitred.usage.prices import PriceList
 from maitred.wording import count_of, near_names
@@ -65,8 +66,10 @@ class GatewayState:
         pool: ServerPool,
         keeper: Discoverer,
         observations: ToolObservations,
+        jobs: Jobs,
     ) -> None:
         self.catalog = catalog
+        self.jobs = jobs
         self.pool = pool
         self.keeper = keeper
         self.observations = observations

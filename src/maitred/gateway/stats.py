@@ -26,6 +26,7 @@ from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import WINDOW_DAYS, Level, Spending, ToolStanding, Usage
+from maitred.storage.leader import Fence
 from maitred.usage.recorder import UsageRecorder
 
 log = structlog.get_logger(__name__)
@@ -154,7 +155,7 @@ class UsageStatistics:
 
     # --- tiers --------------------------------------------------------------------------------------------
 
-    async def update_tiers(self) -> Mapping[ToolKey, ToolStanding]:
+    async def update_tiers(self, *, fence: Fence | None = None) -> Mapping[ToolKey, ToolStanding]:
         """Compute the standing of every tool from its use in the last 30 days, and serve by it.
 
         Raises:
@@ -169,7 +170,7 @@ class UsageStatistics:
             changed = known != snapshot.standings
             return Change(standings=known if changed else None, tiers_at=now, visible=changed)
 
-        await self._context.catalog.change(planned)
+        await self._context.catalog.change(planned, fence=fence)
         return self._context.snapshot.standings
 
     @property
@@ -185,8 +186,10 @@ class UsageStatistics:
         """Compute the tiers if they are old and there are calls to compute them from."""
         try:
             if self.due and (self._context.snapshot.standings or await self._usage.usage(WINDOW_DAYS)):
-                await self.update_tiers()
-                await self._usage.prune()
+                async with self._context.jobs.run("tiers") as fence:
+                    if fence is not None:  # else another process computes them now
+                        await self.update_tiers(fence=fence)
+                        await self._usage.prune(fence=fence)
         except StoreError as error:
             log.warning("the tiers cannot be computed", reason=error.reason)
 

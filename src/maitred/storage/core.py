@@ -32,17 +32,16 @@ def _begin(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def postgres_engine(
-    connect: Callable[[], Any], begin: Callable[[Any, WriteOptions | None], None]
-) -> sa.Engine:
-    """Make an engine with a pool of connections; `begin` begins a transaction on one."""
-    engine = sa.create_engine("postgresql+psycopg://", creator=connect, pool_pre_ping=True)
-
-    def begun(connection: sa.Connection) -> None:
-        begin(connection.connection.driver_connection, connection.get_execution_options().get(_WRITES))
-
-    sa.event.listen(engine, "begin", begun)
-    return engine
+def postgres_engine(connection: Any) -> sa.Engine:
+    """Make an engine over one connection of the driver; the caller begins each transaction itself."""
+    engine = sa.create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: connection,
+        poolclass=sa.pool.StaticPool,
+        use_native_hstore=False,
+    )
+    with engine.connect():  # it asks the server for its version, in a transaction of its own
+        return engine
 
 
 def run(engine: sa.Engine, function: Callable[[sa.Connection], T], writes: WriteOptions | None) -> T:

@@ -9,18 +9,25 @@ statements. A test compiles these statements from `maitred.storage.tables`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeVar
+
+import anyio
 
 from maitred.errors import StoreError
+from maitred.storage.signals import Signals
 
 if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
     from sqlalchemy import Connection
 
 T = TypeVar("T")
 
-HEAD: Final = "0017"
+HEAD: Final = "0019"
 """The newest migration. A database with it opens without Alembic, which is slow to import."""
 REVISION: Final = "SELECT version_num FROM alembic_version"
+
+
+Lane = Literal["alone", "together", "barrier"]
+"""Beside which other processes a transaction writes; see `WriteOptions`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +38,15 @@ class WriteOptions:
         wait_s: How many seconds it waits for other writers.
         durable: Whether the result also survives a loss of power, and not only the end of this process.
         lasting: Whether it is refused while the catalog is only in memory, where the result would be lost.
+        lane: `alone`: one such transaction after the other. `together`: beside all others, for rows that only
+            this process writes. `barrier`: alone, and none of `together` at the same time. SQLite knows only
+            one writer, so there all are alone.
     """
 
     wait_s: float = 10.0
     durable: bool = False
     lasting: bool = False
+    lane: Lane = "alone"
 
 
 DEFAULT: Final = WriteOptions()
@@ -104,6 +115,10 @@ class Database(ABC):
     """Its place, as errors show it: a path, or an address without its password."""
     faults: int
     """How often a write was found to be impossible."""
+    signals: Signals
+    """News of other processes, as far as `watch` hears of them."""
+    writes_together: bool = False
+    """Whether several processes may write at the same time, in the lane `together`."""
 
     @abstractmethod
     async def read(self, function: "Callable[[Connection], T]") -> T:
@@ -158,6 +173,21 @@ class Database(ABC):
     @abstractmethod
     def note_fault(self, error: StoreError) -> None:
         """Count a failed write in `faults` if a later write may succeed."""
+
+    locks_jobs: bool = False
+    """Whether `lock_job` locks. Otherwise a lease in the table of fencing numbers has to do."""
+
+    async def lock_job(self, name: str) -> int:
+        """Lock a job until the connection of this process ends; the number of the lock, 0 for none."""
+        return 1
+
+    async def unlock_job(self, name: str, lock: int) -> None:
+        """End the lock of this number, if it is there."""
+        return
+
+    async def watch(self) -> None:
+        """Pass news of other processes on to `signals`; never returns. By default there are none."""
+        await anyio.sleep_forever()
 
     async def is_replaced(self) -> bool:
         """Return whether a file of another process replaced the database in memory; true only once."""

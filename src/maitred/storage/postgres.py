@@ -1,23 +1,23 @@
 """The catalog in a PostgreSQL database; see `maitred.storage.database`.
 
-Writing transactions take one advisory lock, so they run one after the other as on SQLite. Reading
-transactions are `REPEATABLE READ`. Connections stay open between transactions while the database is open.
+Writing transactions take one advisory lock, so they run one after the other as on SQLite; those of the lane
+`together` do not. Reading transactions are `REPEATABLE READ`. Connections stay open between transactions
+while the database is open. `postgres_pool` has them, and `postgres_listener` hears of other processes.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.json import JsonLoader
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from maitred.config.redaction import redact
-from maitred.errors import ConfigError, StoreError
+from maitred.errors import ConfigError, StoreAwayError, StoreError
 from maitred.storage.database import (
     DEFAULT,
     HEAD,
@@ -25,9 +25,14 @@ from maitred.storage.database import (
     Database,
     DriverConnection,
     DriverRows,
+    Lane,
     QuickWriter,
     WriteOptions,
 )
+from maitred.storage.postgres_listener import PROBE, PostgresListener
+from maitred.storage.postgres_locks import SessionLocks
+from maitred.storage.postgres_pool import ConnectionPool, PooledConnection, connection_text
+from maitred.storage.signals import Signals
 from maitred.storage.threads import DatabaseThreads
 
 if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
@@ -35,19 +40,26 @@ if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
 
 T = TypeVar("T")
 
-_CONNECTION: Final[dict[str, str | int]] = {
-    "application_name": "maitred",
-    "connect_timeout": 10,
-    "tcp_user_timeout": 10_000,  # ms; libpq would wait a quarter of an hour for a server that fell silent
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-}
-"""Options of a connection that `catalog.url` does not set."""
-_KEPT: Final = 5
+MOST_CONNECTIONS: Final = 10
 _LOCK: Final = 0x6D61_6974_7265_6421
 """The advisory lock of writers: `maitred!` in ASCII."""
+_BESIDE: Final = _LOCK + 1
+"""The advisory lock that writers of the lane `together` share, and `barrier` has alone."""
+_LOCKS: Final[dict[Lane, str]] = {
+    "alone": f"pg_advisory_xact_lock({_LOCK}), pg_advisory_xact_lock_shared({_BESIDE})",
+    "together": f"pg_advisory_xact_lock_shared({_BESIDE})",
+    "barrier": f"pg_advisory_xact_lock({_LOCK}), pg_advisory_xact_lock({_BESIDE})",
+}
+_BEGIN: Final = {
+    lane: (
+        "SELECT set_config('lock_timeout', %s, true),"  # first, since it bounds the wait for the locks
+        # so that a writer that was cut off does not keep the locks
+        f" set_config('idle_in_transaction_session_timeout', '60s', true), {locks}"
+    ).encode()
+    for lane, locks in _LOCKS.items()
+}
 _CHECK: Final = WriteOptions(wait_s=2.0)
+_TOGETHER: Final = WriteOptions(lane="together")
 _NUL: Final = "\0"
 _SIGN_OF_NUL: Final = "\u2400"
 _REFUSED: Final = "FATAL:"
@@ -71,16 +83,20 @@ _FAULTS: Final = (
 class PostgresDatabase(Database):
     """The catalog in the PostgreSQL database at `url`."""
 
-    def __init__(self, url: str) -> None:
+    writes_together = True
+    locks_jobs = True
+
+    def __init__(self, url: str, *, connections: int = MOST_CONNECTIONS) -> None:
         self._url = url
         self.name = without_password(url)
         self.faults = 0
-        self._threads = DatabaseThreads()
+        self.signals = Signals()
+        self._threads = DatabaseThreads(connections)
         self._users = 0
         self._active = 0
         self._guard = threading.Lock()
-        self._idle: list[psycopg.Connection[Any]] = []
-        self._engine: Engine | None = None
+        self._locks = SessionLocks(connection_text(url), self._store_error)
+        self._pool = ConnectionPool(url, self.name, most=connections)
 
     async def read(self, function: "Callable[[Connection], T]") -> T:
         """See `Database.read`."""
@@ -140,6 +156,22 @@ class PostgresDatabase(Database):
         cause = getattr(error.__cause__, "orig", error.__cause__)
         self.faults += isinstance(cause, psycopg.OperationalError | errors.ReadOnlySqlTransaction)
 
+    async def lock_job(self, name: str) -> int:
+        """See `Database.lock_job`."""
+        return await self._locks.take(name)
+
+    async def unlock_job(self, name: str, lock: int) -> None:
+        """See `Database.unlock_job`."""
+        await self._locks.give_back(name, lock)
+
+    async def watch(self) -> None:
+        """See `Database.watch`."""
+
+        async def send(text: str) -> None:
+            await self.read_driver(lambda connection: connection.execute(PROBE, (text,)).fetchall())
+
+        await PostgresListener(connection_text(self._url), self.signals, send).run()
+
     # --- opening ------------------------------------------------------------------------------------------
 
     async def _is_current(self) -> bool:
@@ -170,65 +202,72 @@ class PostgresDatabase(Database):
 
         from maitred.storage import core  # noqa: PLC0415  # slow to import
 
-        with self._guard:
-            self._active += 1
-            engine = self._engine = self._engine or core.postgres_engine(self._connect, _begin)
+        def run(pooled: PooledConnection) -> T:
+            return core.run(pooled.engine or core.postgres_engine(pooled.driver), function, options)
+
         try:
-            return core.run(engine, function, options)
+            return self._transact(run, options, core.postgres_engine)
         except SQLAlchemyError as error:
             raise self._store_error(core.driver_error(error)) from error
         except psycopg.Error as error:
             raise self._store_error(error) from error
-        finally:
-            self._end()
 
     def _run_driver(self, function: Callable[[DriverConnection], T], options: WriteOptions | None) -> T:
+        try:
+            return self._transact(lambda pooled: function(_Statements(pooled.driver)), options, None)
+        except psycopg.Error as error:
+            raise self._store_error(error) from error
+
+    def _transact(
+        self,
+        function: Callable[[PooledConnection], T],
+        options: WriteOptions | None,
+        make_engine: "Callable[[Any], Engine] | None",
+    ) -> T:
+        """Run a function with a connection in a transaction, which is committed at the end."""
         with self._guard:
             self._active += 1
         try:
-            with self._transaction(options) as connection:
-                return function(_Statements(connection))
-        except psycopg.Error as error:
-            raise self._store_error(error) from error
+            pooled = self._take(options, make_engine)
+            try:
+                done = function(pooled)
+                pooled.driver.commit()
+            except BaseException:
+                self._undo(pooled)
+                raise
+            self._pool.give_back(pooled)
+            return done
         finally:
             self._end()
 
-    @contextmanager
-    def _transaction(self, options: WriteOptions | None) -> Iterator[psycopg.Connection[Any]]:
-        """Yield a connection in a transaction, which is committed at the end."""
-        connection = self._take_connection(options)
-        try:
-            yield connection
-            connection.commit()
-        except BaseException:
-            connection.close()
-            raise
-        with self._guard:
-            if len(self._idle) < _KEPT:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def _take_connection(self, options: WriteOptions | None) -> psycopg.Connection[Any]:
-        """Return a connection with a new transaction; a connection that the server ended is replaced."""
+    def _take(
+        self, options: WriteOptions | None, make_engine: "Callable[[Any], Engine] | None"
+    ) -> PooledConnection:
+        """Return a connection with a new transaction; one that the server ended is replaced."""
         while True:
-            with self._guard:
-                idle = self._idle.pop() if self._idle else None
-            connection = idle or _with_texts(self._connect())
+            pooled = self._pool.take()
             try:
-                _begin(connection, options)
-            except BaseException as error:
-                ended = connection.broken
-                connection.close()
-                if idle is None or not ended or not isinstance(error, psycopg.OperationalError):
+                if pooled.is_fresh:
+                    pooled.driver.adapters.register_dumper(str, _TextDumper)
+                _load_json_as_text(pooled.driver, as_text=make_engine is None)
+                if make_engine is not None and pooled.engine is None:
+                    pooled.engine = make_engine(pooled.driver)
+                _begin(pooled.driver, options)
+            except BaseException:
+                is_stale = pooled.driver.broken and not pooled.is_fresh
+                self._pool.drop(pooled)
+                if not is_stale:
                     raise
             else:
-                return connection
+                return pooled
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(make_conninfo("", **{**_CONNECTION, **conninfo_to_dict(self._url)}))
-        connection.adapters.register_dumper(str, _TextDumper)
-        return connection
+    def _undo(self, pooled: PooledConnection) -> None:
+        try:
+            pooled.driver.rollback()
+        except psycopg.Error:
+            self._pool.drop(pooled)
+        else:
+            self._pool.give_back(pooled)
 
     def _end(self) -> None:
         """Note the end of a transaction; the last one closes connections that no caller needs."""
@@ -243,12 +282,7 @@ class PostgresDatabase(Database):
         with self._guard:
             if self._users > 0 or self._active:
                 return
-            idle, self._idle = self._idle, []
-            engine, self._engine = self._engine, None
-        for connection in idle:
-            connection.close()
-        if engine is not None:
-            engine.dispose()
+        self._pool.close_idle()
 
     def _store_error(self, error: Exception) -> StoreError:
         for kind, reason, advice in _FAULTS:
@@ -258,9 +292,9 @@ class PostgresDatabase(Database):
         if not isinstance(error, psycopg.OperationalError):
             return StoreError(self.name, text)
         if _REFUSED in text:
-            return StoreError(self.name, f"its server refuses ({text})", advice="Correct `catalog.url`.")
+            return StoreAwayError(self.name, f"its server refuses ({text})", advice="Correct `catalog.url`.")
         advice = "Start it, or correct `catalog.url`."
-        return StoreError(self.name, f"its server does not answer ({text})", advice=advice)
+        return StoreAwayError(self.name, f"its server does not answer ({text})", advice=advice)
 
 
 class _PostgresWriter:
@@ -274,9 +308,9 @@ class _PostgresWriter:
         function: Callable[[DriverConnection], T],
         *,
         rows: int,  # as the protocol has it
-        is_small: bool = True,  # as above
+        is_small: bool = True,
     ) -> T:
-        return await self._database.write_driver(function)
+        return await self._database.write_driver(function, _TOGETHER if is_small else DEFAULT)
 
     async def close(self) -> None:
         """Do nothing, since it has no connection of its own."""
@@ -316,19 +350,13 @@ def _as_format(statement: str) -> bytes:
     return statement.replace("?", "%s").encode()
 
 
-def _with_texts(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """Let a connection return JSON columns as the stored text."""
-    connection.adapters.register_loader("json", TextLoader)
-    return connection
+def _load_json_as_text(connection: psycopg.Connection[Any], *, as_text: bool) -> None:
+    """Let a connection return JSON columns as the stored text, or as values, which SQLAlchemy expects."""
+    connection.adapters.register_loader("json", TextLoader if as_text else JsonLoader)
 
 
 def _begin(connection: psycopg.Connection[Any], options: WriteOptions | None) -> None:
     if options is None:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        return
-    connection.execute(  # the second, so that a writer that was cut off does not keep the lock
-        "SELECT set_config('lock_timeout', %s, true),"
-        " set_config('idle_in_transaction_session_timeout', '60s', true)",
-        (f"{options.wait_s * 1_000:.0f}ms",),
-    )
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    else:
+        connection.execute(_BEGIN[options.lane], (f"{options.wait_s * 1_000:.0f}ms",))

@@ -21,6 +21,7 @@ from maitred.storage.database import (
     WriteOptions,
 )
 from maitred.storage.diagnosis import HOLDS, may_pass, store_error
+from maitred.storage.signals import Signals
 from maitred.storage.sqlite_file import (
     FileConnection,
     Standby,
@@ -50,6 +51,7 @@ class SqliteDatabase(Database):
         self.path = path
         self.name = str(path)
         self.faults = 0
+        self.signals = Signals()
         self._threads = DatabaseThreads()
         self._users = 0
         self._engines: dict[WriteOptions | None, Engine] = {}

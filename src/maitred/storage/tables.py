@@ -159,6 +159,15 @@ state = sa.Table(
 """One row. Every write that a reader could notice raises the generation. The others are the rules of
 categories and of mediation that made the present tools, and the time at which tiers were computed."""
 
+job_fences = sa.Table(
+    "job_fences",
+    metadata,
+    sa.Column("name", sa.String(220), primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("held_until", sa.Float, nullable=False),
+)
+"""The last fencing number of each job, and on SQLite until when it is taken; see `maitred.storage.leader`."""
+
 registrations = sa.Table(
     "registrations",
     metadata,
@@ -269,7 +278,41 @@ audit_ends = sa.Table(
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("digest", sa.String(64), nullable=False),
 )
-"""Rows: `anchor`, the line before the oldest stored line, `head`, the last line, and `indexed`."""
+"""Rows: `anchor`, the line before the oldest stored line, `head`, the last line, and `indexed`; of the global
+chain `anchors` and `anchors_0`, its last anchor and the one before its oldest."""
+
+audit_replicas = sa.Table(
+    "audit_replicas",
+    metadata,
+    sa.Column("replica", sa.String(20), primary_key=True),
+    sa.Column("first_place", sa.BigInteger, nullable=False),
+    sa.Column("first_digest", sa.String(64), nullable=False),
+    sa.Column("place", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+)
+"""The chain of each process that writes beside others: the line before its oldest one, and its last line.
+Only PostgreSQL has some; see `maitred.audit.replica_chain`."""
+
+audit_anchors = sa.Table(
+    "audit_anchors",
+    metadata,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.String(40), nullable=False, index=True),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+)
+"""The global chain: each anchor has the last lines of the chains that grew since the one before."""
+
+audit_anchored = sa.Table(
+    "audit_anchored",
+    metadata,
+    sa.Column("replica", sa.String(20), primary_key=True),
+    sa.Column("place", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+)
+"""Up to which line each chain is anchored, and since when; beside `audit_replicas`, whose rows are locked."""
 
 audit_terms = sa.Table(
     "audit_terms",

@@ -13,17 +13,18 @@ from anyio import to_thread
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_READERS: Final = 10
-_WRITERS: Final = 5
-"""With the readers as many as SQLAlchemy's pool has connections, or it would refuse one after 30 seconds."""
+_MOST: Final = 15
+_WRITERS_SHARE: Final = 3
+"""One thread of so many writes; the others read."""
 
 
 class DatabaseThreads:
     """Runs functions in threads; more than a few at once wait for their turn."""
 
-    def __init__(self) -> None:
-        self._readers = anyio.CapacityLimiter(_READERS)
-        self._writers = anyio.CapacityLimiter(_WRITERS)
+    def __init__(self, most: int = _MOST) -> None:
+        writers = max(1, most // _WRITERS_SHARE)
+        self._readers = anyio.CapacityLimiter(max(1, most - writers))
+        self._writers = anyio.CapacityLimiter(writers)
 
     async def read(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
         """Run a function that waits for no writer."""

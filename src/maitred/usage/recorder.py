@@ -25,6 +25,7 @@ from maitred.model.tools import ToolKey
 from maitred.model.usage import Spending, Usage
 from maitred.storage.batch import BatchWriter
 from maitred.storage.database import Database, DriverConnection, WriteOptions, placeholders
+from maitred.storage.leader import Fence
 from maitred.usage import histogram as figures
 from maitred.usage.histogram import Tally, first_day, usage_of
 
@@ -253,11 +254,13 @@ class UsageRecorder(anyio.AsyncContextManagerMixin):
                 if not written:
                     self._pending.add(counts)
 
-    async def prune(self, older_than_days: int = 90) -> None:
-        """Delete the days before the last so many."""
+    async def prune(self, older_than_days: int = 90, *, fence: Fence | None = None) -> None:
+        """Delete the days before the last so many, unless another process has this job by now."""
         first = (self._day() - timedelta(days=older_than_days)).isoformat()
 
         def drop(connection: DriverConnection) -> None:
+            if fence is not None:
+                fence.check(connection)
             for statement in _DROPS:
                 connection.execute(statement, (first,))
 

@@ -277,7 +277,8 @@ def make_grants(settings: Settings) -> "Grants":
     """The access tokens beside the catalog; the file is opened with the first."""
     from maitred.access.token_store import Grants
 
-    return Grants(database_of(settings))
+    grace_s = settings.catalog.grace_s if settings.catalog.url else 0.0
+    return Grants(database_of(settings), grace_s=grace_s)
 
 
 @asynccontextmanager
@@ -392,11 +393,14 @@ async def open_auditing(settings: Settings) -> "AsyncIterator[AuditService]":
 
 
 @asynccontextmanager
-async def open_trail(settings: Settings) -> "AsyncIterator[AuditService]":
-    """The audit trail. It opens its file with the first entry."""
+async def open_trail(settings: Settings, *, replica: str = "") -> "AsyncIterator[AuditService]":
+    """The audit trail. It opens its file with the first entry.
+
+    On PostgreSQL a gateway has the chain `replica`; commands share one.
+    """
     from maitred.audit.log import AuditLog
     from maitred.audit.service import AuditService
     from maitred.disclosure.budget import estimate
 
-    async with AuditLog(database_of(settings), key=audit_key()) as trail:
+    async with AuditLog(database_of(settings), key=audit_key(), replica=replica) as trail:
         yield AuditService(trail, settings.audit, estimate=estimate)

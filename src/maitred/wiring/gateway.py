@@ -113,6 +113,8 @@ async def open_gateway(
             await gateway.configure(settings, viewer=LOCAL_USER)
         await stack.enter_async_context(gateway.serving(asks_models=asks_models))
         background = await stack.enter_async_context(Background())
+        if discovers:  # no short command, which would have one connection more for nothing
+            background.start(database_of(settings).watch)
         if serves:
             background.start(remove_containers, gateway, containers)
         if stream is not None:
@@ -146,6 +148,7 @@ async def _make_parts(
     from maitred.gateway.parts import GatewayParts
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
+    from maitred.storage.leader import Jobs
     from maitred.telemetry.activity import Activity
     from maitred.usage.observations import ToolObservations
     from maitred.usage.recorder import UsageRecorder
@@ -154,9 +157,10 @@ async def _make_parts(
     store = open_store(settings, allows_memory=discovers)
     catalog = LiveCatalog(await stack.enter_async_context(store))
     await catalog.refresh()
+    replica = secrets.token_hex(4) if discovers else ""
     usage = await stack.enter_async_context(UsageRecorder(database))
     observations = await stack.enter_async_context(ToolObservations(database, mask_value))
-    auditing = await stack.enter_async_context(open_trail(settings))
+    auditing = await stack.enter_async_context(open_trail(settings, replica=replica))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
     allow_list = AllowList(AllowLog(database), auditing)
@@ -164,6 +168,7 @@ async def _make_parts(
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
     activity = Activity()
+    jobs = Jobs(database)
     keeper = Discoverer(
         catalog,
         pool,
@@ -172,6 +177,8 @@ async def _make_parts(
         most_at_once=most_at_once,
         retries=retries,
         activity=activity,
+        signals=database.signals,
+        jobs=jobs,
     )
     if discovers:
         await stack.enter_async_context(keeper)
@@ -208,5 +215,7 @@ async def _make_parts(
         task_key=task_key_of(settings),
         held_calls=HeldCallStore(database, gateway=secrets.token_hex(16)),
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
+        signals=database.signals,
+        jobs=jobs,
         make_sandbox=make_sandbox,
     )

@@ -59,7 +59,7 @@ def _make_postgres(settings: Settings) -> "Database":
         reason, hint = str(error).partition("\n")[0], install_command("postgres")
         fault = f"PostgreSQL needs packages that are missing ({reason}); `{hint}` installs them"
         raise _url_error(settings, fault) from error
-    return PostgresDatabase(url)
+    return PostgresDatabase(url, connections=settings.catalog.connections)
 
 
 def _resolved_url(settings: Settings) -> str:

@@ -13,7 +13,8 @@ from tests.surfaces.cli.rig import Run, runner, write
 from maitred.admission.manifest import manifest_schema
 from maitred.admission.review import CHECKS
 from maitred.config.load import load
-from maitred.gateway import Gateway, admission
+from maitred.gateway import Gateway
+from maitred.storage import signals
 from maitred.wiring import open_gateway
 
 SOON_S = 120.0
@@ -263,7 +264,7 @@ async def test_a_running_gateway_takes_over_what_a_command_decided(
     maitred: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A registration, an approval and a withdrawal, by the log that both read."""
-    monkeypatch.setattr(admission, "_POLL_S", 0.02)
+    monkeypatch.setattr(signals, "POLL_S", 0.02)
     with anyio.fail_after(SOON_S):
         async with open_gateway(load(tmp_path / "maitred.yaml")) as gateway:
             for words, state in (

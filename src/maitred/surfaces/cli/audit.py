@@ -184,7 +184,7 @@ async def _verify(settings: Settings, viewer: Viewer, known: "Mark | None") -> "
 
 
 def _of_file(file: str, known: "Mark | None") -> "Verification":
-    from maitred.audit.hash_chain import verify_export  # noqa: PLC0415  # slow, and only needed here
+    from maitred.audit.trail_check import verify_export  # noqa: PLC0415  # slow, and only needed here
 
     if file == "-":
         return verify_export(sys.stdin, audit_key(), known)
@@ -203,8 +203,12 @@ def _verified(found: "Verification", *, as_json: bool) -> None:
         for fault in found.faults:
             err.print(Text.assemble(("fault: ", "red"), visible(fault)))
         if not found.faults:
-            numbers = f", {found.anchor.seq + 1} to {found.head.seq}" if found.lines else ""
+            is_one = found.lines and not found.head.is_anchor
+            numbers = f", {found.anchor.seq + 1} to {found.head.seq}" if is_one else ""
             out.print(Text(f"{count_of(found.lines, 'line')}{numbers}: each is as it was written."))
+            if found.replicas:
+                chains = f"{count_of(found.replicas, 'replica')}, {count_of(found.anchors, 'anchor')}"
+                out.print(Text(f"{chains}: each chain ends as it was anchored."))
             out.print(Text(f"head: {found.head.text}"))
     if found.faults:
         raise typer.Exit(1)

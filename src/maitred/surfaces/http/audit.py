@@ -61,7 +61,11 @@ class VerificationResponse(BaseModel):
     ok: bool
     lines: int
     first: int = Field(description="The number of the oldest line that is left.")
-    head: str = Field(description="The last line as `NUMBER:DIGEST`; keep it elsewhere to compare with.")
+    head: str = Field(
+        description="The last line or anchor as `NUMBER:DIGEST`; keep it elsewhere to compare with."
+    )
+    replicas: int = Field(description="How many processes have chains of their own, on PostgreSQL.")
+    anchors: int = Field(description="The links of the global chain over them.")
     faults: list[str]
 
 
