@@ -344,18 +344,23 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         except ServerUnavailableError:
             return None  # it ended meanwhile
 
-    async def sync_all(self, names: Sequence[str], sharer: Sharer = NO_SHARER) -> list[Report]:
+    async def sync_all(
+        self, names: Sequence[str], sharer: Sharer = NO_SHARER, *, asker: Sharer = NO_SHARER
+    ) -> list[Report]:
         """Discover several servers at once; the pool bounds how many start at a time.
 
-        A server that could not be listed yet is listed on the instance that serves `sharer`.
+        A server that could not be listed yet is listed on the instance that serves `sharer`. One where each
+        principal has its own login is listed with that of `asker`.
         """
         reports: dict[str, Report] = {}
 
         async def one(name: str) -> None:
             spec = self._specs.get(name)
-            key = self._pool.key(name, sharer) if spec and not self._is_listed(spec) else ""
+            whose = asker if spec and spec.is_personal else sharer
+            has_own = spec is not None and (spec.is_personal or not self._is_listed(spec))
+            key = self._pool.key(name, whose) if has_own else ""
             if key:
-                await self._sync_for(name, sharer, key, reports)
+                await self._sync_for(name, whose, key, reports)
             else:
                 async with self._turns:
                     reports[name] = await self.sync(name)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 from maitred.config.settings import (
@@ -59,6 +59,10 @@ def check_address(settings: Http) -> None:
 
 def http_faults(section: Http) -> Iterator[tuple[Sequence[str], str]]:
     """Yield the faults of the section as a whole: pairs of the keys below it and a text."""
+    if section.public_url and (
+        not _is_safe(section.public_url) or urlsplit(section.public_url).path.strip("/")
+    ):
+        yield ["public_url"], "must be https://HOST without a path (http:// only on this machine)"
     jwt = section.jwt
     if jwt is None:
         return
@@ -94,6 +98,7 @@ class AuthEntry:
     scopes: tuple[str, ...] = ()
     redirect_uri: str = OAuth.redirect_uri
     issuer: str = ""
+    per: Literal["gateway", "user"] = "gateway"
 
     def to_model(self) -> OAuth:
         """Return the same as a value of the model."""
@@ -108,20 +113,53 @@ def auth_of_client(raw: Any) -> Any:
     return "oauth" if raw == "oauth" else None
 
 
+class EntryWithLogin(Protocol):
+    """What has to agree with a login in the entry of its server."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Sent with each request."""
+        ...
+
+    @property
+    def share(self) -> str:
+        """Which clients share an instance."""
+        ...
+
+    @property
+    def result_tools(self) -> bool:
+        """Whether results may bring tools."""
+        ...
+
+
 def auth_faults(
-    auth: AuthEntry, *, kind: TransportKind | None, headers: Mapping[str, str]
+    auth: AuthEntry, *, kind: TransportKind | None, entry: EntryWithLogin
 ) -> Iterator[tuple[str, str]]:
     """Yield the faults of a login, each with its key below `auth`; the key is empty for `auth` itself.
 
     `kind` is the transport of the server; `None` if it is unknown, which is a fault of its own.
     """
+    yield from _sharing_faults(auth, entry)
+    yield from _client_faults(auth)
     if kind is not None and "auth" not in kind.keys:
         if kind.key == "url":
             yield "", f"is not for servers of transport {kind.name}"
         else:
             yield "", "is for servers with `url`; a program gets its credentials by `env`"
-    elif any(name.lower() == "authorization" for name in headers):
+    elif any(name.lower() == "authorization" for name in entry.headers):
         yield "", "sends the header Authorization itself; take it out of `headers`"
+
+
+def _sharing_faults(auth: AuthEntry, entry: EntryWithLogin) -> Iterator[tuple[str, str]]:
+    if not auth.to_model().is_personal:
+        return
+    if entry.share == "all":
+        yield "", "gives each principal tokens of its own, so `share: all` cannot be; take it out"
+    if entry.result_tools:
+        yield "", "gives each principal tokens of its own, and `result_tools` would show one's to all"
+
+
+def _client_faults(auth: AuthEntry) -> Iterator[tuple[str, str]]:
     if auth.client_secret and not auth.client_id:
         yield "client_secret", "needs `client_id`"
     if auth.client_id and auth.client_metadata_url:

@@ -414,6 +414,7 @@ class Http:
 
     `anonymous` is the role of a caller without a token on loopback while there is no `token`. A session is
     that of a client of the handshake era; it ends after `session_idle_timeout_s` without an open request.
+    `public_url` is the address at which browsers reach the gateway, without a path.
     """
 
     host: str = "127.0.0.1"
@@ -423,6 +424,7 @@ class Http:
     jwt: Jwt | None = None
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    public_url: str = ""
     session_idle_timeout_s: Seconds = 300.0
     max_sessions: Annotated[int, Ge(1)] = 2_000
 

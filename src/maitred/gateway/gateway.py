@@ -36,6 +36,7 @@ from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
 from maitred.gateway.own_answers import OwnAnswers
 from maitred.gateway.parts import GatewayParts
+from maitred.gateway.personal_logins import LoginMethods, PersonalLogins
 from maitred.gateway.profiles import ProfileMethods
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
@@ -69,6 +70,7 @@ class Gateway(
     ChainMethods,
     ProfileMethods,
     ClientShapeMethods,
+    LoginMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -76,7 +78,8 @@ class Gateway(
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, what surfaces
     count in `TokenCounts`, all about single tools in `ToolDetails`, what needs the search or the use of tools
     in `ToolSearch`, the allow list in `AllowListMethods`, chains in `ChainMethods`, profiles in
-    `ProfileMethods`, and what suits a kind of client in `ClientShapeMethods`.
+    `ProfileMethods`, what suits a kind of client in `ClientShapeMethods`, and logins of principals to servers
+    in `LoginMethods`, whose pages are opened before there is a viewer.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -108,7 +111,7 @@ class Gateway(
             storage=Storage(parts.catalog, configuration.again),
             configuration=configuration,
         )
-        self._search, self._events = parts.search, parts.events
+        self._search, self._events, self._logins = parts.search, parts.events, parts.logins
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._credentials, self._menu = parts.credentials, access.whole.menu
@@ -185,6 +188,7 @@ class Gateway(
             succeeded=self._search.used,
             tasks=self._running,
             held_calls=self._held,
+            logins=PersonalLogins(self._context, parts.logins),
             watchers=self._call_watchers,
             run_saved=lambda call: self._chains.run_saved(call),  # noqa: PLW0108  # chains are made after steps
         )

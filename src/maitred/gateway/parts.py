@@ -9,6 +9,7 @@ from maitred.admission.allow_list import AllowList
 from maitred.admission.gatekeeper import Gatekeeper
 from maitred.audit.service import AuditService
 from maitred.backends.base import ServerPool
+from maitred.backends.oauth.login_requests import LoginRequests
 from maitred.calls.cache import ResultCache
 from maitred.calls.result_rules import ResultRules
 from maitred.calls.results import ResultStore, Shortener
@@ -63,5 +64,6 @@ class GatewayParts:
     reserved_names: frozenset[str]
     task_key: Callable[[], bytes]
     held_calls: HeldCallStore
+    logins: LoginRequests
     notify_of_held: Notify
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

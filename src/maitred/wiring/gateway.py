@@ -27,6 +27,7 @@ from maitred.wiring.features import (
     open_trail,
     open_writer,
 )
+from maitred.wiring.logins import make_login_requests
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.storage import database_of, open_store, task_key_of
@@ -185,6 +186,7 @@ async def _make_parts(
         reserved_names=frozenset(META_TOOLS),
         task_key=task_key_of(settings),
         held_calls=HeldCallStore(database, gateway=secrets.token_hex(16)),
+        logins=await stack.enter_async_context(make_login_requests(settings)),
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
         make_sandbox=make_sandbox,
     )

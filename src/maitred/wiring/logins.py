@@ -10,6 +10,7 @@ from maitred.wiring.storage import vault_of
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.admission.guarded_transport import GuardedTransport
     from maitred.backends.oauth.client import LoginTarget
+    from maitred.backends.oauth.login_requests import LoginRequests
     from maitred.model.servers import ServerSpec
 
 
@@ -21,13 +22,25 @@ def make_guarded(spec: "ServerSpec") -> "GuardedTransport":
     return GuardedTransport(exempted=networks(spec.exempted))
 
 
-def make_access(spec: "ServerSpec", settings: Settings) -> "LoginTarget":
-    """What a login to a server, or a logout, needs."""
+def make_access(spec: "ServerSpec", settings: Settings, principal: str = "") -> "LoginTarget":
+    """What a login of a principal to a server, or a logout, needs; without a name, it is the gateway's."""
     from maitred.backends.oauth.client import LoginTarget
 
     return LoginTarget(
         spec=spec,
         resolve=resolver_of(spec, settings),
-        store=vault_of(settings),
+        principal=principal,
+        store=vault_of(settings, principal),
         make_transport=partial(make_guarded, spec),
     )
+
+
+def make_login_requests(settings: Settings) -> "LoginRequests":
+    """The logins that principals are asked for while the gateway runs."""
+    from maitred.backends.oauth.login_requests import LoginRequests
+
+    requests = LoginRequests(
+        lambda spec, principal: make_access(spec, settings, principal), partial(vault_of, settings)
+    )
+    requests.serve_at(settings.http.public_url)
+    return requests

@@ -158,17 +158,19 @@ def _make_http(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     """The backend of a server on HTTP. A registered server cannot lead to a forbidden address."""
     from maitred.backends.http import HttpBackend
 
-    tokens = None
+    tokens_of = None
     if spec.auth is not None:
         from maitred.backends.oauth.tokens import OAuthTokens
 
-        tokens = OAuthTokens(make_access(spec, parts.settings))
+        def tokens_of(principal: str) -> OAuthTokens:
+            return OAuthTokens(make_access(spec, parts.settings, principal))
+
     return HttpBackend(
         spec,
         resolve=resolver_of(spec, parts.settings),
         limits=parts.settings.limits,
         make_transport=partial(make_guarded, spec) if spec.registered else None,
-        tokens=tokens,
+        tokens_of=tokens_of,
     )
 
 

@@ -44,9 +44,14 @@ class SendRequest(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LoginTarget:
-    """What a login to one server needs: how to reach the server, and where its logins are stored."""
+    """What a login to one server needs: how to reach the server, and where its logins are stored.
+
+    `principal` is whose login it is; empty if it is the gateway's, for all callers. `store` has the logins of
+    this principal only.
+    """
 
     spec: ServerSpec
+    principal: str = ""
     resolve: Resolve
     store: GrantStore
     make_transport: Callable[[], httpx2.AsyncBaseTransport]
