@@ -115,7 +115,7 @@ class HttpBackend(Backend):
         tokens = self._tokens_of(options.principal) if self._tokens_of else None
         if tokens is not None:
             await tokens.token()
-        refused = _Refusals(self.spec, url, tokens)
+        refused = Refusals(self.spec, url, tokens)
         served = False
         try:
             async with AsyncExitStack() as stack:
@@ -153,13 +153,13 @@ class HttpBackend(Backend):
         stack: AsyncExitStack,
         url: str,
         headers: dict[str, str],
-        refused: "_Refusals",
+        refused: "Refusals",
         tokens: TokenSource | None,
     ) -> TransportStreams:
         async def watch(response: httpx2.Response) -> None:
             refused.note(response)
 
-        auth = _TokenAuth(tokens, refused) if tokens is not None else None
+        auth = TokenAuth(tokens, refused) if tokens is not None else None
         limit = self._limits.max_message_bytes
 
         def client(
@@ -188,14 +188,14 @@ class HttpBackend(Backend):
         )
 
 
-class _TokenAuth(httpx2.Auth):
+class TokenAuth(httpx2.Auth):
     """Sends the token of a login, and a renewed one after a refusal.
 
     It never raises, since that would end the session. It keeps the problem for the request, which the
     server then refuses.
     """
 
-    def __init__(self, tokens: TokenSource, refused: "_Refusals") -> None:
+    def __init__(self, tokens: TokenSource, refused: "Refusals") -> None:
         self._tokens = tokens
         self._refused = refused
         self._last = ""
@@ -203,6 +203,7 @@ class _TokenAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Sign a request; see `httpx2.Auth`."""
         problem: ConnectError | None = None
         try:
             self._last = await self._tokens.token()
@@ -233,7 +234,7 @@ def _signed(request: httpx2.Request, token: str) -> httpx2.Request:
     return request
 
 
-class _Refusals:
+class Refusals:
     """Records why the server refused the last request, and notifies the dispatcher."""
 
     def __init__(self, spec: ServerSpec, url: str, tokens: TokenSource | None) -> None:
