@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 
 ORIGIN = "https://office.example"
 REFUSED = "refused"
-PRINCIPALS = (LOCAL, "ann", "ben", "jwt:ann")
+PRINCIPALS = (LOCAL, "ann", "ben", "oauth:ann")
 SPEC = ServerSpec(
     name="office",
     transport="http",

@@ -34,6 +34,7 @@ from maitred.config.sections import (
     secret_faults,
     upgrade_faults,
     webhook_faults,
+    with_forwarding,
 )
 from maitred.config.settings import (
     SAVED,
@@ -210,6 +211,7 @@ def parse(path: Path, text: str) -> Settings:
     if check.faults:
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
     specs = {name: to_spec(name, entry, sections["limits"]) for name, entry in entries.items()}
+    specs = with_forwarding(specs, sections["http"])
     if chains:
         specs[SAVED] = saved_spec(path, chains, Timeouts(call_s=sections["limits"].call_timeout_s))
     return Settings(

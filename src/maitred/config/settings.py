@@ -394,7 +394,8 @@ class RateLimitSettings:
 class Jwt:
     """The authorization server whose access tokens are accepted, and what their claims mean here.
 
-    See `maitred.access.jwt.JwtPolicy` and `ClaimMapping`.
+    See `maitred.access.jwt.JwtPolicy` and `ClaimMapping`. `forward_to` has the hosts of servers to which the
+    callers' own tokens may be sent; see `auth.forward` of a server.
     """
 
     issuer: Annotated[str, MinLen(1)]
@@ -406,6 +407,7 @@ class Jwt:
     servers_claim: str = ""
     categories_claim: str = ""
     read_only_scope: str = ""
+    forward_to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

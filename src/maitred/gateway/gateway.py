@@ -112,6 +112,7 @@ class Gateway(
             configuration=configuration,
         )
         self._search, self._events, self._logins = parts.search, parts.events, parts.logins
+        self._note_token = parts.note_token
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._credentials, self._menu = parts.credentials, access.whole.menu
@@ -257,7 +258,10 @@ class Gateway(
         Raises:
             StoreError: The tokens cannot be read.
         """
-        return await self._credentials.grant_of(token)
+        grant = await self._credentials.grant_of(token)
+        if isinstance(grant, Grant) and not grant.id:  # of an authorization server
+            self._note_token(grant.principal, token)
+        return grant
 
     def audit_request(
         self, action: str, name: str, viewer: Viewer, *, request_id: str = ""

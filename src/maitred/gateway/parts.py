@@ -35,7 +35,11 @@ from maitred.visibility.visibility import VisibilityTable
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayParts:
-    """All parts that a gateway gets; `reserved_names` are those of the meta-tools, for no other tool."""
+    """All parts that a gateway gets.
+
+    `reserved_names` are those of the meta-tools, for no other tool. `note_token` gets each principal with the
+    token of an authorization server by which it just came in.
+    """
 
     catalog: LiveCatalog
     pool: ServerPool
@@ -65,5 +69,6 @@ class GatewayParts:
     task_key: Callable[[], bytes]
     held_calls: HeldCallStore
     logins: LoginRequests
+    note_token: Callable[[str, str], None]
     notify_of_held: Notify
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

@@ -25,7 +25,7 @@ class PersonalLogins:
     def wants_login(self, server: str) -> bool:
         """See `LoginAsker`."""
         spec = self._context.settings.servers.get(server)
-        return spec is not None and spec.auth is not None and spec.auth.per == "user"
+        return spec is not None and spec.auth is not None and spec.auth.per == "user" and spec.auth.has_logins
 
     async def admit(self, call: Call) -> None:
         """See `LoginAsker`."""

@@ -31,7 +31,7 @@ _NOT_REACH: Final = _NOT_RUN | frozenset(
 )
 """Keys that do not decide which server it is: if they change, knowledge of it and its approval stay."""
 
-_WHOSE: Final = frozenset(["per"])
+_WHOSE: Final = frozenset(["per", "exchange", "forward", "forward_to"])
 """Keys of `auth` that say whose tokens a request carries; they do not decide which server it is."""
 
 _BROWSER: Final = "Chrome on this machine"
@@ -55,12 +55,25 @@ class Timeouts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenExchange:
+    """Where a caller's own token is exchanged for one of a server (RFC 8693), and as which client."""
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    audience: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class OAuth:
     """The identity of maitred when a server asks for a login; maitred discovers what is empty.
 
     `client_secret` may be a reference. `redirect_uri` is where the browser returns, a loopback address;
     without a port, maitred takes a free one. `issuer` is the expected authorization server. `per` says whose
-    a login is: the gateway's, for all callers, or that of each user, so of each principal.
+    a login is: the gateway's, for all callers, or that of each user, so of each principal. With `exchange` or
+    `forward` there is no login: each request carries a token got for the caller's own, or that one itself, if
+    the host of the server is in `forward_to`.
     """
 
     client_id: str = ""
@@ -70,11 +83,19 @@ class OAuth:
     redirect_uri: str = "http://127.0.0.1/callback"
     issuer: str = ""
     per: Literal["gateway", "user"] = "gateway"
+    exchange: TokenExchange | None = None
+    forward: bool = False
+    forward_to: tuple[str, ...] = ()
 
     @property
     def is_personal(self) -> bool:
         """Whether each principal has tokens of its own."""
-        return self.per == "user"
+        return self.per == "user" or not self.has_logins
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether somebody logs in; otherwise callers bring their tokens."""
+        return self.exchange is None and not self.forward
 
 
 def default_share_max(auth: OAuth | None) -> int:

@@ -9,6 +9,8 @@ from maitred.wiring.storage import vault_of
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.admission.guarded_transport import GuardedTransport
+    from maitred.backends.http import TokenSource
+    from maitred.backends.oauth.brought_tokens import CallerTokens
     from maitred.backends.oauth.client import LoginTarget
     from maitred.backends.oauth.login_requests import LoginRequests
     from maitred.model.servers import ServerSpec
@@ -33,6 +35,19 @@ def make_access(spec: "ServerSpec", settings: Settings, principal: str = "") -> 
         store=vault_of(settings, principal),
         make_transport=partial(make_guarded, spec),
     )
+
+
+def make_tokens(access: "LoginTarget", callers: "CallerTokens") -> "TokenSource":
+    """The tokens for requests of a principal to a server, by what its `auth` says."""
+    from maitred.backends.oauth.caller_tokens import ExchangedTokens, ForwardedTokens
+    from maitred.backends.oauth.tokens import OAuthTokens
+
+    auth = access.spec.auth
+    if auth is not None and auth.exchange is not None:
+        return ExchangedTokens(access, callers)
+    if auth is not None and auth.forward:
+        return ForwardedTokens(access, callers)
+    return OAuthTokens(access)
 
 
 def make_login_requests(settings: Settings) -> "LoginRequests":

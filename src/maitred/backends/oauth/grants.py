@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from shlex import quote
 from typing import Any, Protocol, Self
 
 from maitred.model.access import LOCAL
@@ -10,7 +11,7 @@ from maitred.model.access import LOCAL
 
 def login_command(server: str, principal: str) -> str:
     """The command by which a principal logs in; an empty name means the one login of the gateway."""
-    return f"maitred login {server}" + (f" --for {principal}" if principal not in ("", LOCAL) else "")
+    return f"maitred login {server}" + (f" --for {quote(principal)}" if principal not in ("", LOCAL) else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,6 +147,9 @@ def _spec(settings: Settings, server: str) -> ServerSpec:
     if spec.auth is None:
         where = f"the manifest of {server}" if spec.registered else f"servers.{server}"
         raise ConfigError(str(settings.source), [f"{where}: set `auth: oauth` to log in to it"])
+    if not spec.auth.has_logins:
+        told = f"servers.{server}: its callers bring their own tokens, so nobody logs in to it"
+        raise ConfigError(str(settings.source), [told])
     return spec
 
 
