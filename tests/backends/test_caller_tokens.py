@@ -4,6 +4,7 @@ import json
 import random
 from base64 import b64decode, urlsafe_b64encode
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,8 +18,9 @@ from maitred.backends.base import ConnectError, LoginNeededError
 from maitred.backends.oauth.brought_tokens import CallerTokens
 from maitred.backends.oauth.caller_tokens import ACCESS_TOKEN, GRANT_TYPE, ExchangedTokens, ForwardedTokens
 from maitred.backends.oauth.client import LoginTarget
-from maitred.backends.oauth.grants import KeptGrant
+from maitred.backends.oauth.vault import Vault
 from maitred.model.servers import OAuth, ServerSpec, TokenExchange
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -63,15 +65,6 @@ class Issuer:
         await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
 
 
-class NoStore:
-    """Where logins would be; there are none of this kind."""
-
-    async def load(self, server: str) -> KeptGrant | None:
-        raise AssertionError(server)
-
-    save = claim = release = forget = load  # type: ignore[assignment]
-
-
 class Clock:
     def __init__(self) -> None:
         self.now = 1e9
@@ -92,7 +85,7 @@ class Rig:
             spec=replace(SPEC, auth=auth, **fields),
             principal=principal,
             resolve=RESOLVE,
-            store=NoStore(),
+            store=Vault(SqliteDatabase(Path("none.db")), Path("none.key")),
             make_transport=lambda: httpx2.ASGITransport(self.issuer),
         )
 

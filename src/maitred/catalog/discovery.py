@@ -370,6 +370,21 @@ class Discoverer(anyio.AsyncContextManagerMixin):
                 tasks.start_soon(one, name)
         return [reports[name] for name in names]
 
+    def list_for(self, sharer: Sharer, names: Sequence[str]) -> None:
+        """List servers in the background, with the tokens of a principal; others could not list them."""
+        for name in names:
+            key = self._pool.key(name, sharer)
+            if key and name not in self._busy and self._background.is_open:
+                self._busy.add(name)
+                self._background.start(self._list_for, name, sharer, key)
+
+    async def _list_for(self, server: str, sharer: Sharer, key: str) -> None:
+        try:
+            async with self._turns:
+                await self._sync_for(server, sharer, key, {})
+        finally:
+            self._busy.discard(server)
+
     async def _sync_for(self, server: str, sharer: Sharer, key: str, reports: dict[str, Report]) -> None:
         try:
             async with self._pool.connection(server, sharer, patient=True) as connection:

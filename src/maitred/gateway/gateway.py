@@ -51,9 +51,9 @@ from maitred.gateway.token_counts import TokenCounts
 from maitred.gateway.tool_details import ToolDetails
 from maitred.gateway.tool_search import ToolSearch
 from maitred.gateway.visibility import VisibilityService
-from maitred.model.access import Grant, RefusedAccess, Viewer
+from maitred.model.access import Grant, RefusedAccess, Viewer, may
 from maitred.model.resources import Offer, OfferKind
-from maitred.model.sharing import sharer_of
+from maitred.model.sharing import Sharer, sharer_of
 from maitred.model.tools import Tool, ToolCall
 from maitred.search.results import Semantics
 
@@ -260,8 +260,17 @@ class Gateway(
         """
         grant = await self._credentials.grant_of(token)
         if isinstance(grant, Grant) and not grant.id:  # of an authorization server
-            self._note_token(grant.principal, token)
+            self._token_came(grant, token)
         return grant
+
+    def _token_came(self, grant: Grant, token: str) -> None:
+        """Note a caller's token; a new one may list servers that take callers' tokens only."""
+        if not self._note_token(grant.principal, token):
+            return
+        specs = self.settings.servers
+        unknown = [name for name in self._keeper.unknown() if specs[name].takes_callers_tokens]
+        allowed = [name for name in unknown if may(grant, "call", server=name)]
+        self._keeper.list_for(Sharer(principal=grant.principal), allowed)
 
     def audit_request(
         self, action: str, name: str, viewer: Viewer, *, request_id: str = ""

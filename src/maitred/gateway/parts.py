@@ -38,7 +38,7 @@ class GatewayParts:
     """All parts that a gateway gets.
 
     `reserved_names` are those of the meta-tools, for no other tool. `note_token` gets each principal with the
-    token of an authorization server by which it just came in.
+    token of an authorization server by which it just came in, and says whether the token is new.
     """
 
     catalog: LiveCatalog
@@ -69,6 +69,6 @@ class GatewayParts:
     task_key: Callable[[], bytes]
     held_calls: HeldCallStore
     logins: LoginRequests
-    note_token: Callable[[str, str], None]
+    note_token: Callable[[str, str], bool]
     notify_of_held: Notify
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

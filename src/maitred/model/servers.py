@@ -207,6 +207,11 @@ class ServerSpec:
         """Whether each principal has tokens of its own, and so a connection of its own."""
         return self.auth is not None and self.auth.is_personal
 
+    @property
+    def takes_callers_tokens(self) -> bool:
+        """Whether callers bring the tokens, so that nobody logs in."""
+        return self.auth is not None and not self.auth.has_logins
+
     @cached_property
     def run(self) -> Mapping[str, Any]:
         """The fields that decide how the server runs; a change of any other field needs no new connection."""

@@ -121,7 +121,7 @@ async def _make_parts(
     settings: Settings,
     pool: "BackendPool",
     events: "Events",
-    note_token: "Callable[[str, str], None]",
+    note_token: "Callable[[str, str], bool]",
     *,
     discovers: bool,
     retries: bool,

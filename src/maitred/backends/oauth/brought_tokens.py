@@ -36,11 +36,13 @@ class CallerTokens:
         self.got: LRUCache[tuple[str, str], ExchangedToken] = LRUCache(_MOST)
         self._locks: LRUCache[tuple[str, str], anyio.Lock] = LRUCache(_MOST)
 
-    def note(self, principal: str, token: str) -> None:
-        """Remember a token that was checked just now, and is this principal's."""
-        if self._brought.get(principal) != token:
-            SECRETS.learn_named({"token": token})
-            self._brought[principal] = token
+    def note(self, principal: str, token: str) -> bool:
+        """Remember a token that was checked just now, and is this principal's; returns whether it is new."""
+        if self._brought.get(principal) == token:
+            return False
+        SECRETS.learn_named({"token": token})
+        self._brought[principal] = token
+        return True
 
     def brought(self, principal: str) -> str:
         """The principal's own token; empty if it has none that is good now."""
