@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from maitred.catalog.discovery import MOST_BYTES, MOST_TOOLS
+from maitred.catalog.result_tools import MOST_BYTES, MOST_TOOLS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "categories.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -13,7 +13,7 @@ from tests.support.viewers import agent
 
 from maitred.backends.listing import TOOLS_KEY
 from maitred.backends.model_context import ModelContext, ToolDefinition
-from maitred.catalog.discovery import MOST_TOOLS, ResultToolStore
+from maitred.catalog.result_tools import MOST_TOOLS, ResultToolStore
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL, LOCAL_USER, Viewer

@@ -195,7 +195,7 @@ def _caller_faults(auth: AuthEntry) -> Iterator[tuple[str, str]]:
         yield "forward", "and `exchange` exclude each other"
     if (auth.forward or auth.exchange) and own != AuthEntry():
         key = "exchange" if auth.exchange else "forward"
-        yield key, "goes with no other key of `auth`: callers bring their tokens, and nobody logs in"
+        yield key, "goes with no other key of `auth`: callers bring their tokens, and no person logs in"
     if auth.exchange and not (_is_safe(auth.exchange.token_url) or "${" in auth.exchange.token_url):
         yield "exchange", "has a `token_url` without https:// (http:// only on this machine)"
 

@@ -94,7 +94,7 @@ class OAuth:
 
     @property
     def has_logins(self) -> bool:
-        """Whether somebody logs in; otherwise callers bring their tokens."""
+        """Whether a person logs in; otherwise callers bring their tokens."""
         return self.exchange is None and not self.forward
 
 
@@ -209,7 +209,7 @@ class ServerSpec:
 
     @property
     def takes_callers_tokens(self) -> bool:
-        """Whether callers bring the tokens, so that nobody logs in."""
+        """Whether callers bring the tokens, so that no person logs in."""
         return self.auth is not None and not self.auth.has_logins
 
     @cached_property

@@ -48,7 +48,7 @@ def share_key(share: Share, sharer: Sharer, *, personal: bool = False) -> str:
     """The key of the instance that serves a sharer; empty for the default instance.
 
     Of a `personal` server, whose requests carry tokens of their principal, no two principals share an
-    instance. The default one is then that of the gateway itself, and serves nobody.
+    instance. The default one is then that of the gateway itself, and serves no caller.
     """
     if personal:
         share, who = "principal" if share == "all" else share, sharer.principal

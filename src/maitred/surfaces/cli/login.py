@@ -148,7 +148,7 @@ def _spec(settings: Settings, server: str) -> ServerSpec:
         where = f"the manifest of {server}" if spec.registered else f"servers.{server}"
         raise ConfigError(str(settings.source), [f"{where}: set `auth: oauth` to log in to it"])
     if not spec.auth.has_logins:
-        told = f"servers.{server}: its callers bring their own tokens, so nobody logs in to it"
+        told = f"servers.{server}: its callers bring their own tokens, so no person logs in to it"
         raise ConfigError(str(settings.source), [told])
     return spec
 

@@ -1,7 +1,7 @@
 """Pages by which a principal logs in to a server in a browser: the page of a ticket, and the way back.
 
 The browser has no token of the gateway. So the page names the principal, and a person who did not ask for the
-login is told to stop. See `maitred.backends.oauth.login_requests` for what binds the browser.
+login reads to stop there. See `maitred.backends.oauth.login_requests` for what binds the browser.
 """
 
 import html

@@ -8,7 +8,7 @@ down_revision = "0014"
 
 
 def _replace(columns: list[sa.Column[str]], copied: str) -> None:
-    """Make the table anew, since the principal is part of its key, and copy the logins of the gateway."""
+    """Make the table again, since the principal is part of its key, and copy the logins of the gateway."""
     op.rename_table("logins", "former_logins")
     op.create_table(
         "logins",
