@@ -14,6 +14,7 @@ from maitred.admission.address_guard import ForbiddenAddressError, resolve
 from maitred.admission.addresses import Network, networks
 from maitred.admission.guarded_transport import GuardedTransport
 from maitred.backends.base import ConnectError, ConnectOptions
+from maitred.backends.oauth.brought_tokens import CallerTokens
 from maitred.backends.orphans import catalog_of
 from maitred.backends.process import Warden
 from maitred.browser.browsers import Browsers
@@ -244,6 +245,7 @@ async def test_a_registered_server_of_any_transport_does_not_reach_this_machine(
         containers=Containers(settings, warden),
         programs=Programs(settings, warden),
         browsers=lambda: Browsers(lambda *_: False, warden),
+        callers=CallerTokens(),
     )
     heard: list[str] = []
 

@@ -42,7 +42,7 @@ async def logged_in(access: LoginTarget, going: Callable[[str], Awaitable[None]]
 async def whispering(access: LoginTarget) -> AsyncIterator[Whisper]:
     """Call the one tool over an open session, as a gateway would."""
     tokens = OAuthTokens(access)
-    backend = HttpBackend(access.spec, resolve=RESOLVE, limits=Limits(), tokens=tokens)
+    backend = HttpBackend(access.spec, resolve=RESOLVE, limits=Limits(), tokens_of=lambda _: tokens)
     with anyio.fail_after(LONG_S):
         async with backend.connect(options()) as connection:
 

@@ -111,6 +111,7 @@ class Renewing:
     """Tokens of which the first is refused."""
 
     scope = ""
+    remedy = "run `maitred login`"
 
     async def token(self) -> str:
         return "old-token"
@@ -128,7 +129,7 @@ async def test_a_refused_token_is_renewed_whatever_the_refusal_goes_on_to_say(pa
         async with server.running():
             spec = ServerSpec(name="endless", transport="http", url=server.url, era="handshake")
             backend = HttpBackend(
-                spec, resolve=RESOLVE, limits=Limits(max_message_bytes=LIMIT), tokens=Renewing()
+                spec, resolve=RESOLVE, limits=Limits(max_message_bytes=LIMIT), tokens_of=lambda _: Renewing()
             )
             async with backend.connect(options("handshake")) as connection:
                 assert connection.facts.version == "1"

@@ -249,7 +249,7 @@ async def test_a_refused_login_is_the_reason_whatever_the_server_says_to_the_oth
         tasks.start_soon(partial(serve_http, server, Http(port=0), stop=stop, ready=listens))
         await ready.wait()
         spec = ServerSpec(name=NAME, transport="http", url=f"{address[0]}/mcp", auth=OAuth())
-        backend = HttpBackend(spec, resolve=RESOLVE, limits=Limits(), tokens=Ended())
+        backend = HttpBackend(spec, resolve=RESOLVE, limits=Limits(), tokens_of=lambda _: Ended())
         with pytest.raises(LoginNeededError, match=r"maitred login"):
             async with backend.connect(options()):
                 pass
@@ -260,6 +260,7 @@ class Ended:
     """The token of a login that the server has ended."""
 
     scope = ""
+    remedy = "run `maitred login`"
 
     async def token(self) -> str:
         return "old"

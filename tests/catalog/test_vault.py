@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     """A catalog with nothing but the table of logins."""
     columns = ", ".join(f"{column.name} {column.type}" for column in logins.columns)
     with sqlite3.connect(tmp_path / "c.db") as connection:
-        connection.execute(f"CREATE TABLE logins ({columns}, PRIMARY KEY (server))")
+        connection.execute(f"CREATE TABLE logins ({columns}, PRIMARY KEY (server, principal))")
     connection.close()
     return tmp_path / "c.db"
 

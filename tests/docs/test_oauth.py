@@ -25,7 +25,7 @@ def blocks(language: str) -> list[str]:
     return [text for kind, text in _BLOCK.findall(PAGE) if kind == language]
 
 
-QUICK, CHOSEN = blocks("yaml")
+QUICK, CHOSEN, PERSONAL, EXCHANGED = blocks("yaml")
 (LOGIN,) = blocks("console")
 (DOCUMENT,) = blocks("json")
 NEEDED, TUNNEL = blocks("")
@@ -58,13 +58,17 @@ def test_the_quick_start_prints_what_the_page_says(
     assert capsys.readouterr().out.endswith(expected)
 
 
+def written(default: object) -> str:
+    """A default as the page writes it."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(list(default)) if isinstance(default, tuple) else str(default or "")
+
+
 def test_the_table_has_every_choice_with_its_default() -> None:
     """And no other."""
     rows = dict(re.findall(r"^\| `(\w+)` \| (?:`(.*?)`)? ?\|", PAGE, re.MULTILINE))
-    assert rows == {
-        field.name: str(list(field.default)) if isinstance(field.default, tuple) else field.default
-        for field in fields(AuthEntry)
-    }
+    assert rows == {field.name: written(field.default) for field in fields(AuthEntry)}
 
 
 def test_the_examples_mean_what_the_page_says() -> None:
@@ -77,3 +81,13 @@ def test_the_examples_mean_what_the_page_says() -> None:
     meant = {"url": "https://a.example/mcp", "auth": {"client_metadata_url": document["client_id"]}}
     assert parse(Path("maitred.yaml"), json.dumps({"servers": {"a": meant}})).servers["a"].auth is not None
     assert "8421" in TUNNEL
+
+
+def test_the_examples_of_principals_are_read_as_the_page_says() -> None:
+    """A login for each user, and an exchange of callers' tokens."""
+    personal = parse(Path("maitred.yaml"), PERSONAL).servers["tracker"]
+    exchanged = parse(Path("maitred.yaml"), EXCHANGED).servers["inside"]
+
+    assert personal.is_personal
+    assert not personal.takes_callers_tokens
+    assert exchanged.takes_callers_tokens

@@ -189,7 +189,15 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
     "vectors: known": (vector_store.KNOWN, lambda _: sa.select(t.vectors.c.model, t.vectors.c.digest)),
     "login": (
         vault._LOGIN,
-        lambda _: sa.select(t.logins.c.body, t.logins.c.version).where(t.logins.c.server == X),
+        lambda _: sa.select(t.logins.c.body, t.logins.c.version).where(
+            t.logins.c.server == X, t.logins.c.principal == X
+        ),
+    ),
+    "logins: owners": (
+        vault._OWNERS,
+        lambda _: sa.select(t.logins.c.server, t.logins.c.principal).order_by(
+            t.logins.c.server, t.logins.c.principal
+        ),
     ),
     "tokens": (
         token_store._NEWEST_FIRST,

@@ -137,7 +137,7 @@ class ConnectError(Exception):
 
 
 class LoginNeededError(ConnectError):
-    """A server requires a login by the operator. That is no fault of it, and may change at any time."""
+    """A server requires a login. That is no fault of it, and may change at any time."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, fault="login_needed")
@@ -379,7 +379,7 @@ class ConnectOptions:
     """What the pool decides about a connection: the era to try first, and the receiver of notices.
 
     `folder` is where the clients of the connection work, if all of them work there. A server that asks for
-    roots gets it as the only one.
+    roots gets it as the only one. `principal` is whose tokens its requests carry, empty for the gateway's.
     `serves` says whether the connection is for a client.
     `asks` says that the server has asked callers before in a way that names none; see
     `maitred.backends.callers`. `on_ask` is called when it does. `on_cannot_ask` is called when a server of
@@ -389,6 +389,7 @@ class ConnectOptions:
     era: EraChoice
     on_notice: Callable[[Notice], None]
     folder: str = ""
+    principal: str = ""
     serves: Callable[[Sharer], bool] = lambda _: True
     asks: bool = False
     on_ask: Callable[[], None] = lambda: None

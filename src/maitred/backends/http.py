@@ -59,6 +59,11 @@ class TokenSource(Protocol):
         """The scopes of the last token, separated by blanks; empty if they are not known."""
         ...
 
+    @property
+    def remedy(self) -> str:
+        """What helps if the server refuses the tokens, after "run" or the like: `run COMMAND`."""
+        ...
+
     async def token(self) -> str:
         """A token that is valid as far as the gateway knows.
 
@@ -78,8 +83,15 @@ class TokenSource(Protocol):
         ...
 
 
+TokensOf = Callable[[str], TokenSource]
+"""The tokens of a principal; those of the gateway, for an empty name."""
+
+
 class HttpBackend(Backend):
-    """Opens sessions with a server at a URL; the references in its headers are resolved each time."""
+    """Opens sessions with a server at a URL; the references in its headers are resolved each time.
+
+    With `tokens_of`, all requests of a session carry the tokens of the principal that the session is for.
+    """
 
     def __init__(
         self,
@@ -88,25 +100,26 @@ class HttpBackend(Backend):
         resolve: Resolve,
         limits: Limits,
         make_transport: MakeTransport | None = None,
-        tokens: TokenSource | None = None,
+        tokens_of: TokensOf | None = None,
     ) -> None:
         self.spec = spec
         self._resolve = resolve
         self._limits = limits
         self._make_transport = make_transport
-        self._tokens = tokens
+        self._tokens_of = tokens_of
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Open a session; failures of the network become reasons, not tracebacks."""
         url, headers = await resolve_aside((self.spec.url, *self.spec.headers.values()), self._target)
-        if self._tokens is not None:
-            await self._tokens.token()
-        refused = _Refusals(self.spec, url)
+        tokens = self._tokens_of(options.principal) if self._tokens_of else None
+        if tokens is not None:
+            await tokens.token()
+        refused = Refusals(self.spec, url, tokens)
         served = False
         try:
             async with AsyncExitStack() as stack:
-                read, write = await self._streams(stack, url, headers, refused)
+                read, write = await self._streams(stack, url, headers, refused, tokens)
                 dispatcher = EndingDispatcher(read, write)
                 refused.missing, refused.locked_out = dispatcher.not_found, dispatcher.locked_out
                 connection = await stack.enter_async_context(
@@ -136,12 +149,17 @@ class HttpBackend(Backend):
         return url, headers
 
     async def _streams(
-        self, stack: AsyncExitStack, url: str, headers: dict[str, str], refused: "_Refusals"
+        self,
+        stack: AsyncExitStack,
+        url: str,
+        headers: dict[str, str],
+        refused: "Refusals",
+        tokens: TokenSource | None,
     ) -> TransportStreams:
         async def watch(response: httpx2.Response) -> None:
             refused.note(response)
 
-        auth = _TokenAuth(self._tokens, refused) if self._tokens is not None else None
+        auth = TokenAuth(tokens, refused) if tokens is not None else None
         limit = self._limits.max_message_bytes
 
         def client(
@@ -170,14 +188,14 @@ class HttpBackend(Backend):
         )
 
 
-class _TokenAuth(httpx2.Auth):
+class TokenAuth(httpx2.Auth):
     """Sends the token of a login, and a renewed one after a refusal.
 
     It never raises, since that would end the session. It keeps the problem for the request, which the
     server then refuses.
     """
 
-    def __init__(self, tokens: TokenSource, refused: "_Refusals") -> None:
+    def __init__(self, tokens: TokenSource, refused: "Refusals") -> None:
         self._tokens = tokens
         self._refused = refused
         self._last = ""
@@ -185,6 +203,7 @@ class _TokenAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Sign a request; see `httpx2.Auth`."""
         problem: ConnectError | None = None
         try:
             self._last = await self._tokens.token()
@@ -201,7 +220,7 @@ class _TokenAuth(httpx2.Auth):
                 await _dropped(response)
                 response = yield _signed(request, self._last)
         if response.status_code in (_UNAUTHORIZED, _FORBIDDEN):
-            self._refused.lock_out(request, problem or self._refused.unwanted(response, self._tokens.scope))
+            self._refused.lock_out(request, problem or self._refused.unwanted(response))
 
 
 async def _dropped(response: httpx2.Response) -> None:
@@ -215,12 +234,13 @@ def _signed(request: httpx2.Request, token: str) -> httpx2.Request:
     return request
 
 
-class _Refusals:
+class Refusals:
     """Records why the server refused the last request, and notifies the dispatcher."""
 
-    def __init__(self, spec: ServerSpec, url: str) -> None:
+    def __init__(self, spec: ServerSpec, url: str, tokens: TokenSource | None) -> None:
         self._spec = spec
         self._url = url
+        self._tokens = tokens
         self._last: ConnectError | None = None
         self._is_locked_out = False
         self.missing: Callable[[Any], None] = lambda _: None
@@ -262,21 +282,28 @@ class _Refusals:
         if request.method == "POST":
             self.locked_out(_id(request), str(problem))
 
-    def unwanted(self, response: httpx2.Response, has: str) -> ConnectError:
+    @property
+    def _has_scope(self) -> str:
+        return self._tokens.scope if self._tokens else ""
+
+    @property
+    def _remedy(self) -> str:
+        return self._tokens.remedy if self._tokens else ""
+
+    def unwanted(self, response: httpx2.Response) -> ConnectError:
         """Why the server refuses a token that was just renewed, or that lacks a scope beside those it has."""
-        name = self._spec.name
         if response.status_code == _UNAUTHORIZED:
-            return LoginNeededError(f"it refuses the token of its login: run `maitred login {name}`")
+            return LoginNeededError(f"it refuses the token of its login: {self._remedy}")
         told = response.headers.get("www-authenticate", "")
         if "insufficient_scope" not in told:
             return self._explained(response.status_code)
         scope = clean(told.partition('scope="')[2].partition('"')[0])[:_LONGEST]
-        wanted = ", ".join(dict.fromkeys([*has.split(), *scope.split()]))
-        choice = f"servers.{name}.auth.scopes"
+        wanted = ", ".join(dict.fromkeys([*self._has_scope.split(), *scope.split()]))
+        choice = f"servers.{self._spec.name}.auth.scopes"
         lacks = f"the scope {scope!r}: set {choice} to [{wanted}]"
         if not scope:
             lacks = f"a scope that the server does not name: add it to {choice}, beside [{wanted}],"
-        return LoginNeededError(f"its login lacks {lacks} and run `maitred login {name}`")
+        return LoginNeededError(f"its login lacks {lacks} and {self._remedy}")
 
     def reason(self, error: Exception) -> ConnectError | None:
         """What the server refused, if that is why a session failed."""

@@ -90,7 +90,7 @@ class Instances:
         """
         taken = []
         for task in self.of(server):
-            if share is None or spec is None or task.key != share_key(share, task.sharer):
+            if share is None or spec is None or task.key != _key_of(task, share, spec):
                 self._forget(task)
                 taken.append(task)
             else:
@@ -121,9 +121,9 @@ class Instances:
 
     def left(self, sharer: Sharer) -> None:
         """A client has gone; its own instances end unless it comes back in time."""
-        key = share_key("client", sharer)
-        for server in self._tasks:
-            task = self.get(server, key)
+        for tasks in self._tasks.values():
+            personal = any(task.spec.is_personal for task in tasks.values())
+            task = tasks.get(share_key("client", sharer, personal=personal))
             if task is not None and task not in self._left and self._pool.spawn(self._end_later, task):
                 self._left.add(task)
 
@@ -175,6 +175,10 @@ class Instances:
                 owner = Instance(sharer=task.sharer, health=task.health).owner
                 lines += [f"--- for {owner} ---", *written]
         return lines
+
+
+def _key_of(task: ServerTask, share: Share, spec: ServerSpec) -> str:
+    return share_key(share, task.sharer, personal=spec.is_personal)
 
 
 def _sharer_of_instance(share: Share, sharer: Sharer) -> Sharer:

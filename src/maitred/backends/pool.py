@@ -291,9 +291,10 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     def key(self, server: str, sharer: Sharer) -> str:
         """The share key of the instance that serves a sharer."""
-        if not self._shares or server not in self._owners:
+        owner = self._owners.get(server)
+        if owner is None or not (self._shares or owner.spec.is_personal):
             return ""
-        return share_key(self.sharing(server).share, sharer)
+        return share_key(self.sharing(server).share, sharer, personal=owner.spec.is_personal)
 
     def instances(self, server: str) -> Sequence[Instance]:
         """The instances of a server beside the default one that run or have failed."""

@@ -458,6 +458,7 @@ class ServerTask:
             era=self.era,
             on_notice=self._heard,
             folder=self.sharer.folder if is_root else "",
+            principal=self.sharer.principal if self.spec.is_personal else "",
             serves=self._serves,
             asks=self._asks,
             on_ask=self._note_question,

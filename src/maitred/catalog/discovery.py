@@ -2,9 +2,6 @@
 
 `Discoverer` owns its background tasks. It starts a server only to discover one that is not known yet.
 Everything else uses connections that are already open.
-`ResultToolStore` has the tools that a server's results brought, for as long as its connection lasts. The
-operator must allow that for the server (`result_tools`). A listed tool overrides one from a result, and
-the number and size of the latter are limited.
 """
 
 import time
@@ -317,18 +314,23 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         except ServerUnavailableError:
             return None  # it ended meanwhile
 
-    async def sync_all(self, names: Sequence[str], sharer: Sharer = NO_SHARER) -> list[Report]:
+    async def sync_all(
+        self, names: Sequence[str], sharer: Sharer = NO_SHARER, *, asker: Sharer = NO_SHARER
+    ) -> list[Report]:
         """Discover several servers at once; the pool bounds how many start at a time.
 
-        A server that could not be listed yet is listed on the instance that serves `sharer`.
+        A server that could not be listed yet is listed on the instance that serves `sharer`. One where each
+        principal has its own login is listed with that of `asker`.
         """
         reports: dict[str, Report] = {}
 
         async def one(name: str) -> None:
             spec = self._specs.get(name)
-            key = self._pool.key(name, sharer) if spec and not self._is_listed(spec) else ""
+            whose = asker if spec and spec.is_personal else sharer
+            has_own = spec is not None and (spec.is_personal or not self._is_listed(spec))
+            key = self._pool.key(name, whose) if has_own else ""
             if key:
-                await self._sync_for(name, sharer, key, reports)
+                await self._sync_for(name, whose, key, reports)
             else:
                 async with self._turns:
                     reports[name] = await self.sync(name)
@@ -337,6 +339,21 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             for name in names:
                 tasks.start_soon(one, name)
         return [reports[name] for name in names]
+
+    def list_for(self, sharer: Sharer, names: Sequence[str]) -> None:
+        """List servers in the background, with the tokens of a principal; others could not list them."""
+        for name in names:
+            key = self._pool.key(name, sharer)
+            if key and name not in self._busy and self._background.is_open:
+                self._busy.add(name)
+                self._background.start(self._list_for, name, sharer, key)
+
+    async def _list_for(self, server: str, sharer: Sharer, key: str) -> None:
+        try:
+            async with self._turns:
+                await self._sync_for(server, sharer, key, {})
+        finally:
+            self._busy.discard(server)
 
     async def _sync_for(self, server: str, sharer: Sharer, key: str, reports: dict[str, Report]) -> None:
         try:

@@ -1,4 +1,8 @@
-"""Tools that the results of a server brought, for as long as its connection lasts."""
+"""The tools that results of servers brought, for as long as their connections last.
+
+The operator must allow that for a server (`result_tools`). A listed tool overrides one from a result, and the
+number and size of the latter are limited.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final

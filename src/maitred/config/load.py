@@ -36,6 +36,7 @@ from maitred.config.sections import (
     secret_faults,
     upgrade_faults,
     webhook_faults,
+    with_forwarding,
 )
 from maitred.config.settings import (
     SAVED,
@@ -70,7 +71,7 @@ from maitred.model.browsers import BrowserOptions
 from maitred.model.categories import ANY_TOOL, Category, ToolChoice
 from maitred.model.pages import PageOptions
 from maitred.model.profiles import Profile
-from maitred.model.servers import EraChoice, ServerSpec, ShareChoice, StartChoice, Timeouts
+from maitred.model.servers import EraChoice, ServerSpec, ShareChoice, StartChoice, Timeouts, default_share_max
 from maitred.model.tools import ToolKey, content_hash
 from maitred.model.transports import (
     TRANSPORTS,
@@ -107,7 +108,7 @@ class ServerEntry:
     disabled: bool = False
     start: StartChoice | None = None
     share: ShareChoice = "auto"
-    share_max: Annotated[int, Ge(1)] = 10
+    share_max: Annotated[int, Ge(1)] | None = None
     start_timeout_s: Seconds | None = None
     list_timeout_s: Seconds | None = None
     call_timeout_s: Seconds | None = None
@@ -210,6 +211,7 @@ def parse(path: Path, text: str) -> Settings:
     if check.faults:
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
     specs = {name: to_spec(name, entry, sections["limits"]) for name, entry in entries.items()}
+    specs = with_forwarding(specs, sections["http"])
     if chains:
         specs[SAVED] = saved_spec(path, chains, Timeouts(call_s=sections["limits"].call_timeout_s))
     return Settings(
@@ -357,7 +359,7 @@ class _SettingsReader:
             return None
         auth: AuthEntry | None = self.value(AuthEntry, keys, {} if entry.auth == "oauth" else entry.auth)
         if auth is not None:
-            for key, fault in auth_faults(auth, kind=_kind_of(entry), headers=entry.headers):
+            for key, fault in auth_faults(auth, kind=_kind_of(entry), entry=entry):
                 self._add([*keys, key] if key else keys, fault)
         return auth
 
@@ -572,6 +574,7 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         longest_call_s=entry.call_timeout_max_s or limits.call_timeout_max_s,
         idle_stop_s=entry.idle_stop_s or limits.idle_stop_s,
     )
+    auth = entry.auth.to_model() if entry.auth else None
     return ServerSpec(
         name=name,
         transport=kind.name,
@@ -581,14 +584,14 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         cwd=entry.cwd,
         url=entry.url,
         headers=dict(entry.headers),
-        auth=entry.auth.to_model() if entry.auth else None,
+        auth=auth,
         browser=entry.browser,
         pages=entry.pages,
         era=entry.era,
         enabled=entry.enabled and not entry.disabled,
         start=entry.start or ("always" if kind.keeps else "on_demand"),
         share=entry.share,
-        share_max=entry.share_max,
+        share_max=entry.share_max or default_share_max(auth),
         cache_s=entry.cache_s,
         result_tools=entry.result_tools,
         visibility=entry.visibility,

@@ -8,10 +8,12 @@ gateway, saved chains are one more server, whose specification changes with ever
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Literal, Protocol
 from urllib.parse import urlsplit
+
+from annotated_types import MinLen
 
 from maitred.config.settings import (
     SAVED,
@@ -27,7 +29,7 @@ from maitred.config.settings import (
 from maitred.errors import ConfigError
 from maitred.model.browsers import PROFILE_NAME, BrowserOptions
 from maitred.model.pages import PageOptions, origin_pattern
-from maitred.model.servers import OAuth, ServerSpec, Timeouts
+from maitred.model.servers import OAuth, ServerSpec, Timeouts, TokenExchange
 from maitred.model.transports import TransportKind
 
 
@@ -59,6 +61,10 @@ def check_address(settings: Http) -> None:
 
 def http_faults(section: Http) -> Iterator[tuple[Sequence[str], str]]:
     """Yield the faults of the section as a whole: pairs of the keys below it and a text."""
+    if section.public_url and (
+        not is_safe_url(section.public_url) or urlsplit(section.public_url).path.strip("/")
+    ):
+        yield ["public_url"], "must be https://HOST without a path (http:// only on this machine)"
     jwt = section.jwt
     if jwt is None:
         return
@@ -82,6 +88,19 @@ def is_any(host: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExchangeEntry:
+    """The mapping in the file; see `maitred.model.servers.TokenExchange`."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
+    token_url: Annotated[str, MinLen(1)]
+    client_id: Annotated[str, MinLen(1)]
+    client_secret: str = ""
+    audience: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuthEntry:
     """The mapping in the file; see `maitred.model.servers.OAuth`."""
 
@@ -93,10 +112,25 @@ class AuthEntry:
     scopes: tuple[str, ...] = ()
     redirect_uri: str = OAuth.redirect_uri
     issuer: str = ""
+    per: Literal["gateway", "user"] = "gateway"
+    exchange: ExchangeEntry | None = None
+    forward: bool = False
 
     def to_model(self) -> OAuth:
         """Return the same as a value of the model."""
-        return OAuth(**vars(self))
+        exchange = TokenExchange(**vars(self.exchange)) if self.exchange else None
+        return OAuth(**{**vars(self), "exchange": exchange})
+
+
+def with_forwarding(specs: Mapping[str, ServerSpec], http: Http) -> dict[str, ServerSpec]:
+    """Return the specifications with the hosts to which the operator lets callers' tokens be sent."""
+    hosts = http.jwt.forward_to if http.jwt else ()
+    return {
+        name: replace(spec, auth=replace(spec.auth, forward_to=hosts))
+        if spec.auth is not None and spec.auth.forward
+        else spec
+        for name, spec in specs.items()
+    }
 
 
 def auth_of_client(raw: Any) -> Any:
@@ -107,20 +141,65 @@ def auth_of_client(raw: Any) -> Any:
     return "oauth" if raw == "oauth" else None
 
 
+class EntryWithLogin(Protocol):
+    """What has to agree with a login in the entry of its server."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Sent with each request."""
+        ...
+
+    @property
+    def share(self) -> str:
+        """Which clients share an instance."""
+        ...
+
+    @property
+    def result_tools(self) -> bool:
+        """Whether results may bring tools."""
+        ...
+
+
 def auth_faults(
-    auth: AuthEntry, *, kind: TransportKind | None, headers: Mapping[str, str]
+    auth: AuthEntry, *, kind: TransportKind | None, entry: EntryWithLogin
 ) -> Iterator[tuple[str, str]]:
     """Yield the faults of a login, each with its key below `auth`; the key is empty for `auth` itself.
 
     `kind` is the transport of the server; `None` if it is unknown, which is a fault of its own.
     """
+    yield from _sharing_faults(auth, entry)
+    yield from _client_faults(auth)
+    yield from _caller_faults(auth)
     if kind is not None and "auth" not in kind.keys:
         if kind.key == "url":
             yield "", f"is not for servers of transport {kind.name}"
         else:
             yield "", "is for servers with `url`; a program gets its credentials by `env`"
-    elif any(name.lower() == "authorization" for name in headers):
+    elif any(name.lower() == "authorization" for name in entry.headers):
         yield "", "sends the header Authorization itself; take it out of `headers`"
+
+
+def _sharing_faults(auth: AuthEntry, entry: EntryWithLogin) -> Iterator[tuple[str, str]]:
+    if not auth.to_model().is_personal:
+        return
+    if entry.share == "all":
+        yield "", "gives each principal tokens of its own, so `share: all` cannot be; take it out"
+    if entry.result_tools:
+        yield "", "gives each principal tokens of its own, and `result_tools` would show one's to all"
+
+
+def _caller_faults(auth: AuthEntry) -> Iterator[tuple[str, str]]:
+    own = replace(auth, exchange=None, forward=False)
+    if auth.forward and auth.exchange:
+        yield "forward", "and `exchange` exclude each other"
+    if (auth.forward or auth.exchange) and own != AuthEntry():
+        key = "exchange" if auth.exchange else "forward"
+        yield key, "goes with no other key of `auth`: callers bring their tokens, and no person logs in"
+    if auth.exchange and not (is_safe_url(auth.exchange.token_url) or "${" in auth.exchange.token_url):
+        yield "exchange", "has a `token_url` without https:// (http:// only on this machine)"
+
+
+def _client_faults(auth: AuthEntry) -> Iterator[tuple[str, str]]:
     if auth.client_secret and not auth.client_id:
         yield "client_secret", "needs `client_id`"
     if auth.client_id and auth.client_metadata_url:

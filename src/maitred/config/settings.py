@@ -474,7 +474,8 @@ class AccessSettings:
 class Jwt:
     """The authorization server whose access tokens are accepted, and what their claims mean here.
 
-    See `maitred.access.jwt.JwtPolicy` and `maitred.access.claims.ClaimMapping`.
+    See `maitred.access.jwt.JwtPolicy` and `maitred.access.claims.ClaimMapping`. `forward_to` has the hosts of
+    servers to which the callers' own tokens may be sent; see `auth.forward` of a server.
     """
 
     issuer: Annotated[str, MinLen(1)]
@@ -486,6 +487,7 @@ class Jwt:
     servers_claim: str = ""
     categories_claim: str = ""
     read_only_scope: str = ""
+    forward_to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -494,6 +496,7 @@ class Http:
 
     `anonymous` is the role of a caller without a token on loopback while there is no `token`. A session is
     that of a client of the handshake era; it ends after `session_idle_timeout_s` without an open request.
+    `public_url` is the address at which browsers reach the gateway, without a path.
     """
 
     host: str = "127.0.0.1"
@@ -503,6 +506,7 @@ class Http:
     jwt: Jwt | None = None
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    public_url: str = ""
     session_idle_timeout_s: Seconds = 300.0
     max_sessions: Annotated[int, Ge(1)] = 2_000
 

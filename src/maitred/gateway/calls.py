@@ -19,6 +19,7 @@ from maitred.gateway.cache_policy import CachePolicy
 from maitred.gateway.client_shapes import ClientShapes
 from maitred.gateway.held_calls import HeldCallService
 from maitred.gateway.lookup import ToolLookup
+from maitred.gateway.personal_logins import PersonalLogins
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
@@ -53,6 +54,7 @@ class CallServices:
     tasks: TaskRunner
     held_calls: HeldCallService
     activity: Activity
+    logins: PersonalLogins
 
     async def recheck(self, call: Call) -> None:
         """Check a call once more before it goes to its server, which may have changed its tools.

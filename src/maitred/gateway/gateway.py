@@ -37,6 +37,7 @@ from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
 from maitred.gateway.own_answers import OwnAnswers
 from maitred.gateway.parts import GatewayParts
+from maitred.gateway.personal_logins import LoginMethods, PersonalLogins
 from maitred.gateway.principals import PrincipalMethods
 from maitred.gateway.profiles import ProfileMethods
 from maitred.gateway.resources import ResourceService
@@ -55,9 +56,9 @@ from maitred.gateway.tool_details import ToolDetails
 from maitred.gateway.tool_search import ToolSearch
 from maitred.gateway.usage_methods import UsageMethods
 from maitred.gateway.visibility import VisibilityService
-from maitred.model.access import Grant, RefusedAccess, Viewer
+from maitred.model.access import Grant, RefusedAccess, Viewer, may
 from maitred.model.resources import Offer, OfferKind
-from maitred.model.sharing import sharer_of
+from maitred.model.sharing import Sharer, sharer_of
 from maitred.model.tools import Tool, ToolCall
 from maitred.search.results import Semantics
 
@@ -79,6 +80,7 @@ class Gateway(
     SignInMethods,
     PrincipalMethods,
     TeamMethods,
+    LoginMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -88,7 +90,8 @@ class Gateway(
     `ToolDetails`, what needs the search or the use of tools in `ToolSearch`, the allow list in
     `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
     `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`, their teams in `TeamMethods`,
-    what monitoring reads in `ActivityMethods`, and shares of use in `UsageMethods`.
+    what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
+    servers in `LoginMethods`, whose pages are opened before there is a viewer.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -122,6 +125,7 @@ class Gateway(
             configuration=configuration,
         )
         self._search, self._events, self.activity = parts.search, parts.events, parts.activity
+        self._logins, self._note_token = parts.logins, parts.note_token
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._suspended, self._principal_groups = parts.credentials.suspended, parts.credentials.groups
@@ -203,6 +207,7 @@ class Gateway(
             tasks=self._running,
             held_calls=self._held,
             activity=parts.activity,
+            logins=PersonalLogins(self._context, parts.logins),
             watchers=self._call_watchers,
             run_saved=lambda call: self._chains.run_saved(call),  # noqa: PLW0108  # chains are made after steps
         )
@@ -272,7 +277,19 @@ class Gateway(
         Raises:
             StoreError: The tokens cannot be read.
         """
-        return await self._credentials.grant_of(token)
+        grant = await self._credentials.grant_of(token)
+        if isinstance(grant, Grant) and not grant.id:  # of an authorization server
+            self._token_came(grant, token)
+        return grant
+
+    def _token_came(self, grant: Grant, token: str) -> None:
+        """Note a caller's token; a new one may list servers that take callers' tokens only."""
+        if not self._note_token(grant.principal, token):
+            return
+        specs = self.settings.servers
+        unknown = [name for name in self._keeper.unknown() if specs[name].takes_callers_tokens]
+        allowed = [name for name in unknown if may(grant, "call", server=name)]
+        self._keeper.list_for(Sharer(principal=grant.principal), allowed)
 
     def audit_request(
         self, action: str, name: str, viewer: Viewer, *, request_id: str = ""

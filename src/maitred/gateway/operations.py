@@ -44,6 +44,7 @@ from maitred.gateway.visibility import ChangeWatcher, VisibilityService
 from maitred.mediation.llm import Estimate, ModelSpending
 from maitred.model.access import Ability, Viewer
 from maitred.model.held_calls import CallDecision, HeldCall
+from maitred.model.sharing import NO_SHARER, sharer_of
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import ANY_USE, ToolStanding, Usage, UsageFilter
 
@@ -170,8 +171,12 @@ class Operations(
         """
         self._access.check(viewer, "configure")
 
-    async def sync(self, names: Sequence[str] = (), *, viewer: Viewer) -> list[Report]:
+    async def sync(
+        self, names: Sequence[str] = (), *, viewer: Viewer, as_gateway: bool = False
+    ) -> list[Report]:
         """List the tools of servers (all enabled ones by default) and update the catalog.
+
+        Where each principal has its own login, the viewer's is used; with `as_gateway` the gateway's.
 
         Raises:
             NotAllowedError: The viewer may not operate them.
@@ -181,7 +186,7 @@ class Operations(
         wanted = list(names) or [
             name for name, spec in self._context.settings.servers.items() if spec.enabled
         ]
-        return await self._keeper.sync_all(wanted)
+        return await self._keeper.sync_all(wanted, asker=NO_SHARER if as_gateway else sharer_of(viewer))
 
     # --- admission ----------------------------------------------------------------------------------------
 

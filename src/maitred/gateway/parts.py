@@ -9,6 +9,7 @@ from maitred.admission.allow_list import AllowList
 from maitred.admission.gatekeeper import Gatekeeper
 from maitred.audit.service import AuditService
 from maitred.backends.base import ServerPool
+from maitred.backends.oauth.login_requests import LoginRequests
 from maitred.calls.cache import ResultCache
 from maitred.calls.result_rules import ResultRules
 from maitred.calls.results import ResultStore, Shortener
@@ -38,7 +39,11 @@ from maitred.visibility.visibility import VisibilityTable
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayParts:
-    """All parts that a gateway gets; `reserved_names` are those of the meta-tools, for no other tool."""
+    """All parts that a gateway gets.
+
+    `reserved_names` are those of the meta-tools, for no other tool. `note_token` gets each principal with the
+    token of an authorization server by which it just came in, and says whether the token is new.
+    """
 
     catalog: LiveCatalog
     pool: ServerPool
@@ -69,6 +74,8 @@ class GatewayParts:
     reserved_names: frozenset[str]
     task_key: Callable[[], bytes]
     held_calls: HeldCallStore
+    logins: LoginRequests
+    note_token: Callable[[str, str], bool]
     notify_of_held: Notify
     signals: Signals
     jobs: Jobs

@@ -34,6 +34,9 @@ _NOT_REACH: Final = _NOT_RUN | frozenset(
 )
 """Keys that do not decide which server it is: if they change, knowledge of it and its approval stay."""
 
+_WHOSE: Final = frozenset(["per", "exchange", "forward", "forward_to"])
+"""Keys of `auth` that say whose tokens a request carries; they do not decide which server it is."""
+
 _BROWSER: Final = "Chrome on this machine"
 _PAGES: Final = "web pages in the browsers of this gateway"
 _NEWER: Final = ("image", "auth", "browser", "pages")
@@ -55,11 +58,25 @@ class Timeouts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenExchange:
+    """Where a caller's own token is exchanged for one of a server (RFC 8693), and as which client."""
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    audience: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class OAuth:
     """The identity of maitred when a server asks for a login; maitred discovers what is empty.
 
     `client_secret` may be a reference. `redirect_uri` is where the browser returns, a loopback address;
-    without a port, maitred takes a free one. `issuer` is the expected authorization server.
+    without a port, maitred takes a free one. `issuer` is the expected authorization server. `per` says whose
+    a login is: the gateway's, for all callers, or that of each user, so of each principal. With `exchange` or
+    `forward` there is no login: each request carries a token got for the caller's own, or that one itself, if
+    the host of the server is in `forward_to`.
     """
 
     client_id: str = ""
@@ -68,6 +85,25 @@ class OAuth:
     scopes: tuple[str, ...] = ()
     redirect_uri: str = "http://127.0.0.1/callback"
     issuer: str = ""
+    per: Literal["gateway", "user"] = "gateway"
+    exchange: TokenExchange | None = None
+    forward: bool = False
+    forward_to: tuple[str, ...] = ()
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether each principal has tokens of its own."""
+        return self.per == "user" or not self.has_logins
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether a person logs in; otherwise callers bring their tokens."""
+        return self.exchange is None and not self.forward
+
+
+def default_share_max(auth: OAuth | None) -> int:
+    """How many instances of a server may run by default; connections of many principals cost little."""
+    return 200 if auth is not None and auth.is_personal else 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +201,19 @@ class ServerSpec:
     def fingerprint(self) -> str:
         """Changes when the specification may reach another server."""
         reach = {k: v for k, v in asdict(self).items() if k not in _NOT_REACH and (v or k not in _NEWER)}
+        if self.auth is not None:
+            reach["auth"] = {k: v for k, v in reach["auth"].items() if k not in _WHOSE}
         return content_hash(canonical(reach))
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether each principal has tokens of its own, and so a connection of its own."""
+        return self.auth is not None and self.auth.is_personal
+
+    @property
+    def takes_callers_tokens(self) -> bool:
+        """Whether callers bring the tokens, so that no person logs in."""
+        return self.auth is not None and not self.auth.has_logins
 
     @cached_property
     def run(self) -> Mapping[str, Any]:

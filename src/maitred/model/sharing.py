@@ -44,11 +44,20 @@ def owner_name(sharer: Sharer) -> str:
     return "" if sharer.principal == LOCAL else sharer.principal
 
 
-def share_key(share: Share, sharer: Sharer) -> str:
-    """The key of the instance that serves a sharer; empty for the default instance."""
-    if share == "all":
+def share_key(share: Share, sharer: Sharer, *, personal: bool = False) -> str:
+    """The key of the instance that serves a sharer; empty for the default instance.
+
+    Of a `personal` server, whose requests carry tokens of their principal, no two principals share an
+    instance. The default one is then that of the gateway itself, and serves no caller.
+    """
+    if personal:
+        share, who = "principal" if share == "all" else share, sharer.principal
+        if not who:
+            return ""
+    elif share == "all":
         return ""
-    who = owner_name(sharer)
+    else:
+        who = owner_name(sharer)
     part = {"principal": "", "project": sharer.folder, "client": sharer.client}[share]
     return canonical([share, who, part]).decode() if who or part else ""
 
@@ -157,8 +166,8 @@ def sharing_of(spec: ServerSpec, title: str = "") -> Sharing:
     """How a server is shared: as configured, else by its command line, else by its own name or `title`."""
     if is_composed(spec.transport):
         return Sharing("all", "the gateway runs it")
-    if spec.share != "auto":
-        return Sharing(spec.share, "it is configured so")
+    if spec.is_personal or spec.share != "auto":
+        return _chosen(spec)
     if (kind := TRANSPORTS.get(spec.transport)) is not None and kind.of_client:
         return Sharing("client", _BROWSER)
     for word in (spec.command, *spec.args, spec.image):
@@ -167,6 +176,12 @@ def sharing_of(spec: ServerSpec, title: str = "") -> Sharing:
     if (found := NAMES.get(title.strip().lower())) is not None:
         return Sharing(found.share, f"{found.why}, by its own name {title!r}")
     return UNSHARED
+
+
+def _chosen(spec: ServerSpec) -> Sharing:
+    if spec.is_personal and spec.share in ("auto", "all"):
+        return Sharing("principal", "each principal has its own login")
+    return Sharing("all" if spec.share == "auto" else spec.share, "it is configured so")
 
 
 def _package(word: str) -> str:

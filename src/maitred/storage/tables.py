@@ -255,11 +255,15 @@ logins = sa.Table(
     "logins",
     metadata,
     sa.Column("server", sa.String(200), primary_key=True),
+    sa.Column("principal", sa.String(400), primary_key=True, server_default=""),
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("version", sa.String(32), nullable=False),
     sa.Column("held_until", sa.Float, nullable=False),
 )
-"""Logins to servers, encrypted; see `maitred.backends.oauth.vault`."""
+"""Logins to servers, encrypted; `principal` is empty for those of the gateway itself.
+
+See `maitred.backends.oauth.vault`.
+"""
 
 audit = sa.Table(
     "audit",

@@ -7,6 +7,7 @@ from maitred.calls.pipeline import Step
 from maitred.calls.steps.annotate_answer import AnnotateAnswer
 from maitred.calls.steps.announce_tools import AnnounceTools
 from maitred.calls.steps.apply_result_rules import ApplyResultRules
+from maitred.calls.steps.ask_for_login import AskForLogin
 from maitred.calls.steps.audit_call import AuditCall
 from maitred.calls.steps.audit_change import AuditChange
 from maitred.calls.steps.audit_outcome import AuditOutcome
@@ -61,6 +62,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         RefuseNestedChain(state.is_composed),  # no saved chain within a saved chain
         AuditOutcome(),  # how it ended, before a step changes the answer
         LimitRate(given.access.is_limited, given.access.enter),  # calls a minute, calls at once
+        AskForLogin(given.logins),  # a login of the principal itself, where the server wants that
         HoldCall(given.held_calls, lookup.check_again),  # waits for a person where the rules say so
         UseCache(given.cache, given.cache_policy, given.usage),  # answers from the cache, or empties it
         # What happens only if the call is made.

@@ -1,7 +1,7 @@
 """Open a gateway: make all of its parts, in the reverse order of their closing."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from maitred.wiring.features import (
     open_trail,
     open_writer,
 )
+from maitred.wiring.logins import make_login_requests
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.storage import database_of, open_store, task_key_of
@@ -88,11 +89,15 @@ async def open_gateway(
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
+    from maitred.backends.oauth.brought_tokens import CallerTokens
     from maitred.gateway.events import Events
 
     async with single_error(), AsyncExitStack() as stack:
         events = Events()
-        pool, containers = make_pool(settings, in_process or {}, listener=events, serves=serves, alone=alone)
+        callers = CallerTokens()
+        pool, containers = make_pool(
+            settings, in_process or {}, callers, listener=events, serves=serves, alone=alone
+        )
         stream = make_audit_stream(settings) if serves else None
         exporter = make_exporter(settings, operator_resolver(settings)) if serves else None
         parts = await _make_parts(
@@ -100,6 +105,7 @@ async def open_gateway(
             settings,
             pool,
             events,
+            callers.note,
             discovers=discovers,
             retries=retries,
             rules=rules or {},
@@ -127,6 +133,7 @@ async def _make_parts(
     settings: Settings,
     pool: "BackendPool",
     events: "Events",
+    note_token: "Callable[[str, str], bool]",
     *,
     discovers: bool,
     retries: bool,
@@ -214,6 +221,8 @@ async def _make_parts(
         reserved_names=frozenset(META_TOOLS),
         task_key=task_key_of(settings),
         held_calls=HeldCallStore(database, gateway=secrets.token_hex(16)),
+        logins=await stack.enter_async_context(make_login_requests(settings)),
+        note_token=note_token,
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
         signals=database.signals,
         jobs=jobs,

@@ -103,11 +103,12 @@ def known_tool_names(settings: Settings) -> "Sequence[str]":
         return ()
 
 
-def vault_of(settings: Settings) -> "Vault":
-    """The logins beside the catalog, with the key that encrypts them; nothing is opened."""
+def vault_of(settings: Settings, principal: str = "") -> "Vault":
+    """The logins of a principal, beside the catalog, with the key that encrypts them; nothing is opened."""
     from maitred.backends.oauth.vault import Vault
 
-    return Vault(database_of(settings), key_path(settings), key=os.environ.get("MAITRED_KEY", ""))
+    key = os.environ.get("MAITRED_KEY", "")
+    return Vault(database_of(settings), key_path(settings), key=key, principal=principal)
 
 
 def task_key_of(settings: Settings) -> "Callable[[], bytes]":

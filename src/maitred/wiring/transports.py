@@ -13,7 +13,7 @@ from maitred.config.settings import Settings
 from maitred.model.transports import UnknownTransportError, transport_kind
 from maitred.thread_import import import_in_thread
 from maitred.wiring.isolation import Containers, Programs
-from maitred.wiring.logins import make_access, make_guarded
+from maitred.wiring.logins import make_access, make_guarded, make_tokens
 from maitred.wiring.orphans import ending_processes
 from maitred.wiring.references import resolver_of
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from mcp.server import Server
 
     from maitred.backends.base import Backend, Listener
+    from maitred.backends.http import TokenSource
+    from maitred.backends.oauth.brought_tokens import CallerTokens
     from maitred.backends.pool import BackendPool
     from maitred.browser.browsers import Browsers
     from maitred.model.servers import ServerSpec
@@ -29,6 +31,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 def make_pool(
     settings: Settings,
     in_process: "Mapping[str, Server]",
+    callers: "CallerTokens",
     *,
     listener: "Listener",
     serves: bool,
@@ -61,6 +64,7 @@ def make_pool(
         containers=containers,
         programs=programs,
         browsers=browsers,
+        callers=callers,
         serves=serves,
     )
 
@@ -95,6 +99,7 @@ class BackendParts:
     containers: Containers
     programs: Programs
     browsers: "Callable[[], Browsers]"
+    callers: "CallerTokens"
     serves: bool = False
 
 
@@ -158,17 +163,18 @@ def _make_http(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     """The backend of a server on HTTP. A registered server cannot lead to a forbidden address."""
     from maitred.backends.http import HttpBackend
 
-    tokens = None
+    tokens_of = None
     if spec.auth is not None:
-        from maitred.backends.oauth.tokens import OAuthTokens
 
-        tokens = OAuthTokens(make_access(spec, parts.settings))
+        def tokens_of(principal: str) -> "TokenSource":
+            return make_tokens(make_access(spec, parts.settings, principal), parts.callers)
+
     return HttpBackend(
         spec,
         resolve=resolver_of(spec, parts.settings),
         limits=parts.settings.limits,
         make_transport=partial(make_guarded, spec) if spec.registered else None,
-        tokens=tokens,
+        tokens_of=tokens_of,
     )
 
 
@@ -200,4 +206,4 @@ SLOW_MODULES: "Final[Mapping[str, tuple[str, ...]]]" = {
 }
 """The modules of transports that import the SDK: a thread imports them, so that the event loop goes on."""
 
-_LOGIN_MODULES: Final = ("maitred.backends.oauth.tokens",)
+_LOGIN_MODULES: Final = ("maitred.backends.oauth.tokens", "maitred.backends.oauth.caller_tokens")

@@ -27,7 +27,7 @@ from maitred.backends.oauth.grants import GrantStore, LoginGrant
 from maitred.backends.references import resolve_aside
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
-from maitred.model.servers import OAuth, ServerSpec
+from maitred.model.servers import OAuth, ServerSpec, TokenExchange
 from maitred.tls import tls_context
 
 _PATIENCE_S = 30.0
@@ -44,9 +44,14 @@ class SendRequest(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LoginTarget:
-    """What a login to one server needs: how to reach the server, and where its logins are stored."""
+    """What a login to one server needs: how to reach the server, and where its logins are stored.
+
+    `principal` is whose login it is; empty if it is the gateway's, for all callers. `store` has the logins of
+    this principal only.
+    """
 
     spec: ServerSpec
+    principal: str = ""
     resolve: Resolve
     store: GrantStore
     make_transport: Callable[[], httpx2.AsyncBaseTransport]
@@ -58,13 +63,18 @@ class LoginTarget:
             ConnectError: A reference has no value.
         """
         auth = self.spec.auth or OAuth()
-        return await resolve_aside((self.spec.url, auth.client_id, auth.client_secret), self._resolved)
+        own = auth.exchange
+        more = (own.token_url, own.client_id, own.client_secret, own.audience) if own else ()
+        return await resolve_aside((self.spec.url, auth.client_id, auth.client_secret, *more), self._resolved)
 
     def _resolved(self) -> tuple[str, OAuth]:
         auth = self.spec.auth or OAuth()
         try:
             known = replace(
-                auth, client_id=self.resolve(auth.client_id), client_secret=self.resolve(auth.client_secret)
+                auth,
+                client_id=self.resolve(auth.client_id),
+                client_secret=self.resolve(auth.client_secret),
+                exchange=self._exchange(auth.exchange) if auth.exchange else None,
             )
             url = self.resolve(self.spec.url)
         except UnresolvedReferenceError as error:
@@ -73,11 +83,23 @@ class LoginTarget:
         SECRETS.learn_address(url, {})
         return url, known
 
+    def _exchange(self, exchange: TokenExchange) -> TokenExchange:
+        known = replace(
+            exchange,
+            token_url=self.resolve(exchange.token_url),
+            client_id=self.resolve(exchange.client_id),
+            client_secret=self.resolve(exchange.client_secret),
+            audience=self.resolve(exchange.audience),
+        )
+        SECRETS.learn_named({"client_secret": known.client_secret})
+        return known
+
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[SendRequest]:
         """Send the requests of a login or a renewal."""
         url, auth = await self.resolved()
-        named = () if self.spec.registered else (url, auth.issuer)
+        own = auth.exchange.token_url if auth.exchange else ""
+        named = () if self.spec.registered else (url, auth.issuer, own)
         near = {httpx2.URL(one).host for one in named if one}
         clients: dict[bool, httpx2.AsyncClient] = {}
         async with AsyncExitStack() as stack:

@@ -3,7 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from shlex import quote
 from typing import Any, Protocol, Self
+
+from maitred.model.access import LOCAL
+
+
+def login_command(server: str, principal: str) -> str:
+    """The command by which a principal logs in; an empty name means the one login of the gateway."""
+    return f"maitred login {server}" + (f" --for {quote(principal)}" if principal not in ("", LOCAL) else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +58,7 @@ class KeptGrant:
 
 
 class GrantStore(Protocol):
-    """Stores one body for each server, for all processes on this catalog.
+    """Stores one body for each server, for all processes on this catalog, and for one principal.
 
     The methods raise `VaultError` if the encryption fails, and `StoreError` if the file does.
     """

@@ -1,14 +1,15 @@
 """An operator logs in to a server in a browser, or out of it again.
 
 The SDK's client speaks the protocol. This module listens on this machine for the browser's return. It
-takes one answer, which must have the `state` that was sent.
+takes one answer, which must have the `state` that was sent. `BrowserReturn` is the same without a port, where
+the gateway is reached over HTTP.
 It also words the errors. It repeats nothing that a token endpoint answered, since that may contain tokens.
 """
 
 import html
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import anyio
@@ -40,13 +41,16 @@ _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 
 
-async def log_in(access: LoginTarget, browse: Browse, *, timeout_s: float) -> LoginGrant:
-    """Let the operator log in, and store the grant.
+async def log_in(
+    access: LoginTarget, browse: Browse, *, timeout_s: float, at: "BrowserReturn | None" = None
+) -> LoginGrant:
+    """Let a person log in, and store the grant for the principal of `access`.
 
     Args:
         access: The server, and where its login is stored.
         browse: Opens the page of the authorization server; called once.
-        timeout_s: How long the operator may take, in seconds.
+        timeout_s: How long the person may take, in seconds.
+        at: Where the browser returns to; by default a port of this machine, while this function runs.
 
     Raises:
         LoginError: The login failed; the text says why.
@@ -54,7 +58,7 @@ async def log_in(access: LoginTarget, browse: Browse, *, timeout_s: float) -> Lo
     """
     name = access.spec.name
     try:
-        grant = await _logged_in(access, browse, timeout_s)
+        grant = await _logged_in(access, browse, timeout_s, at)
     except (ConnectError, OAuthFlowError, httpx2.HTTPError, ValidationError, OSError) as error:
         raise LoginError(name, _plain(error)) from error
     SECRETS.learn_named(grant.credentials)
@@ -93,9 +97,12 @@ async def _revoked(access: LoginTarget, grant: LoginGrant) -> str:
     return "" if response.is_success else f"its authorization server answered HTTP {response.status_code}"
 
 
-async def _logged_in(access: LoginTarget, browse: Browse, timeout_s: float) -> LoginGrant:
+async def _logged_in(
+    access: LoginTarget, browse: Browse, timeout_s: float, at: "BrowserReturn | None"
+) -> LoginGrant:
     url, auth = await access.resolved()
-    async with _coming_back(auth.redirect_uri, timeout_s) as place, access.sending() as send:
+    arrival = _coming_back(auth.redirect_uri, timeout_s) if at is None else nullcontext(at)
+    async with arrival as place, access.sending() as send:
 
         async def going(page: str) -> None:
             place.expect(page)
@@ -148,8 +155,8 @@ _HEAD = (
 )
 
 
-class _Place:
-    """Where the browser returns to. Only the first request with the right state counts."""
+class BrowserReturn:
+    """Where the browser returns to, for one login. Only the first request with the right state counts."""
 
     def __init__(self, uri: str, timeout_s: float) -> None:
         self.uri = uri
@@ -161,6 +168,29 @@ class _Place:
     def expect(self, page: str) -> None:
         """Read the state from the address that the browser is sent to."""
         self._state = _values(page).get("state", "")
+
+    def is_of(self, state: str) -> bool:
+        """Whether a browser that returns with this state belongs to the login."""
+        return bool(self._state) and secrets.compare_digest(state.encode(), self._state.encode())
+
+    def take(self, values: Mapping[str, str]) -> tuple[bool, str]:
+        """Take the query of the browser's return; returns whether it counts, and what to show."""
+        if not self.is_of(values.get("state", "")):
+            return False, "This does not belong to the login that maitred waits for."
+        if self._answer:
+            return False, "This login has been answered before."
+        self._answer = dict(values)
+        if "code" not in values:
+            return (
+                True,
+                "The login was refused. The program that asked for it shows why. You can close this tab.",
+            )
+        return True, "maitred continues where you were asked to log in. You can close this tab."
+
+    def arrived(self) -> None:
+        """Let `returned` go on, if an answer was taken."""
+        if self._answer:
+            self._came.set()
 
     async def returned(self) -> AuthorizationCodeResult:
         """Wait until the browser returns.
@@ -178,6 +208,10 @@ class _Place:
             raise OAuthFlowError(f"the authorization server answered {told or 'without a code'}")
         return AuthorizationCodeResult(code=answer["code"], state=answer["state"], iss=answer.get("iss"))
 
+
+class _Place(BrowserReturn):
+    """A port of this machine that the browser returns to."""
+
     async def serve(self, stream: anyio.abc.SocketStream) -> None:
         """Answer one connection; browsers open some that they never use."""
         with anyio.move_on_after(_HEAD_S):
@@ -188,25 +222,15 @@ class _Place:
                     await stream.send(_HEAD.format(status, len(body)).encode() + body)
                 except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     return
-        if self._answer:
-            self._came.set()
+        self.arrived()
 
     def _look(self, head: str) -> tuple[str, str]:
         method, _, rest = head.partition("\r\n")[0].partition(" ")
         target = rest.partition(" ")[0]
         if method != "GET" or urlsplit(target).path != (urlsplit(self.uri).path or "/"):
             return "404 Not Found", "There is nothing here."
-        values = _values(target)
-        if not self._state or not secrets.compare_digest(
-            values.get("state", "").encode(), self._state.encode()
-        ):
-            return "400 Bad Request", "This does not belong to the login that maitred waits for."
-        if self._answer:
-            return "400 Bad Request", "This login has been answered before."
-        self._answer = values
-        if "code" not in values:
-            return "200 OK", "The login was refused. The terminal shows why. You can close this tab."
-        return "200 OK", "maitred continues in the terminal. You can close this tab."
+        counts, text = self.take(_values(target))
+        return "200 OK" if counts else "400 Bad Request", text
 
 
 async def _head(stream: anyio.abc.SocketStream) -> str:

@@ -1,4 +1,4 @@
-"""The tokens of a server that the operator has logged in to, renewed when they expire.
+"""The tokens of a login to a server, that of the gateway or of one principal, renewed when they expire.
 
 This module never starts a login. Without one, or if it cannot be renewed, the error names the command to run.
 A refresh token is often valid for one use only. So of all calls and processes only one renews a login,
@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from maitred.backends.base import ConnectError, LoginNeededError
 from maitred.backends.listing import clean
 from maitred.backends.oauth.client import Client, LoginTarget
-from maitred.backends.oauth.grants import KeptGrant, LoginGrant
+from maitred.backends.oauth.grants import KeptGrant, LoginGrant, login_command
 from maitred.config.redaction import SECRETS
 from maitred.errors import StoreError, VaultError
 
@@ -47,6 +47,11 @@ class OAuthTokens:
         """The scopes of the last token; see `TokenSource`."""
         return self._known.scope if self._known is not None else ""
 
+    @property
+    def remedy(self) -> str:
+        """The command that helps; see `TokenSource`."""
+        return f"run `{login_command(self._server, self._access.principal)}`"
+
     async def token(self) -> str:
         """The present token, renewed if it has expired; see `TokenSource`."""
         grant = self._known
@@ -64,6 +69,8 @@ class OAuthTokens:
                     if grant.access_token != refused and not self._is_over(grant):
                         return grant.access_token
                     if not grant.refresh_token:
+                        if self._access.principal:  # so that the principal is asked to log in
+                            await self._access.store.forget(self._server, after=kept.version)
                         raise self._login_needed("its login has ended")
                     if await self._access.store.claim(self._server, kept.version, for_s=_RENEWAL_S):
                         with anyio.CancelScope(shield=True):  # the old token may be used up by now
@@ -131,7 +138,7 @@ class OAuthTokens:
 
     def _login_needed(self, why: str) -> LoginNeededError:
         self._known = None
-        return LoginNeededError(f"{why}: run `maitred login {self._server}`")
+        return LoginNeededError(f"{why}: {self.remedy}")
 
 
 @contextmanager

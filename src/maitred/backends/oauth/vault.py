@@ -2,7 +2,8 @@
 
 Each login is a row in the catalog's database, encrypted with a key that is elsewhere. The key is in the
 environment, or in a file that is made at first use and that only its owner can read. So a copy of the
-catalog alone gives no access. A reader of the owner's files has access.
+catalog alone gives no access. A reader of the owner's files has access. The login of a principal is encrypted
+with a key derived for this principal and server, so no other principal's row can take its place.
 Versions and claims let several processes renew a login one at a time. Implements
 `maitred.backends.oauth.grants.GrantStore`.
 """
@@ -12,6 +13,7 @@ import hmac
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,31 +21,61 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from cryptography.fernet import Fernet, InvalidToken
 
-from maitred.backends.oauth.grants import KeptGrant
+from maitred.backends.oauth.grants import KeptGrant, login_command
 from maitred.config.paths import make_folder
 from maitred.errors import VaultError
+from maitred.model.tools import canonical
 from maitred.storage.database import Database, WriteOptions
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
 _LASTING: Final = WriteOptions(durable=True, lasting=True)
-_LOGIN: Final = "SELECT logins.body, logins.version FROM logins WHERE logins.server = ?"
+_LOGIN: Final = (
+    "SELECT logins.body, logins.version FROM logins WHERE logins.server = ? AND logins.principal = ?"
+)
+_OWNERS: Final = "SELECT logins.server, logins.principal FROM logins ORDER BY logins.server, logins.principal"
 
 
 class Vault:
-    """Logins in the database of a catalog, whose tables exist already.
+    """Logins of one principal in the database of a catalog, whose tables exist already.
 
     Args:
         database: The catalog's database.
         key_path: The file of the key, used if the operator gives none.
         key: The key from the operator; empty if it is in the file.
+        principal: Whose logins; empty for those of the gateway.
     """
 
-    def __init__(self, database: Database, key_path: Path, *, key: str = "") -> None:
+    def __init__(self, database: Database, key_path: Path, *, key: str = "", principal: str = "") -> None:
         self._database = database
         self.key_path = key_path
         self._key = key
+        self._principal = principal
+
+    async def owners(self) -> Sequence[tuple[str, str]]:
+        """All stored logins of everybody: pairs of a server and a principal, which is empty for the gateway.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        rows = await self._database.read_driver(lambda connection: connection.execute(_OWNERS).fetchall())
+        return [(server, principal) for server, principal in rows]
+
+    async def has(self, server: str) -> bool:
+        """Whether there is a login of the principal. Needs no key.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        return await self._row(server) is not None
+
+    async def _row(self, server: str) -> tuple[bytes, str] | None:
+        place = (server, self._principal)
+        row = await self._database.read_driver(
+            lambda connection: connection.execute(_LOGIN, place).fetchone()
+        )
+        return (row[0], row[1]) if row else None
 
     async def load(self, server: str) -> KeptGrant | None:
         """The stored login of a server.
@@ -52,10 +84,8 @@ class Vault:
             VaultError: It was encrypted with another key.
             StoreError: The database cannot be read.
         """
-        row = await self._database.read_driver(
-            lambda connection: connection.execute(_LOGIN, (server,)).fetchone()
-        )
-        if not row:
+        row = await self._row(server)
+        if row is None:
             return None
         body = await anyio.to_thread.run_sync(self._decrypted, server, row[0])
         return KeptGrant(body=body, version=row[1])
@@ -67,7 +97,7 @@ class Vault:
             VaultError: There is no key, and none can be made.
             StoreError: The database cannot be written.
         """
-        encrypted = await anyio.to_thread.run_sync(lambda: self._cipher(make=True).encrypt(body))
+        encrypted = await anyio.to_thread.run_sync(lambda: self._cipher(server, make=True).encrypt(body))
         row = {"body": encrypted, "version": uuid.uuid4().hex, "held_until": 0.0}
 
         def save(connection: "Connection") -> bool:
@@ -75,9 +105,9 @@ class Vault:
             from maitred.storage.tables import logins  # noqa: PLC0415  # as above
 
             if after is None:
-                core.put(connection, logins, [{"server": server, **row}])
+                core.put(connection, logins, [{"server": server, "principal": self._principal, **row}])
                 return True
-            this = (logins.c.server == server) & (logins.c.version == after)
+            this = self._this(server) & (logins.c.version == after)
             return connection.execute(logins.update().where(this).values(**row)).rowcount > 0
 
         return await self._database.write(save, _LASTING)
@@ -95,7 +125,7 @@ class Vault:
         def hold(connection: "Connection") -> bool:
             from maitred.storage.tables import logins  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-            this = (logins.c.server == server) & (logins.c.version == version)
+            this = self._this(server) & (logins.c.version == version)
             if free_at is not None:
                 this &= logins.c.held_until <= free_at
             return connection.execute(logins.update().where(this).values(held_until=until)).rowcount > 0
@@ -108,21 +138,26 @@ class Vault:
         def forget(connection: "Connection") -> bool:
             from maitred.storage.tables import logins  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-            this = logins.c.server == server
+            this = self._this(server)
             if after is not None:
                 this &= logins.c.version == after
             return connection.execute(logins.delete().where(this)).rowcount > 0
 
         return await self._database.write(forget, _LASTING)
 
+    def _this(self, server: str) -> "ColumnElement[bool]":
+        from maitred.storage.tables import logins  # noqa: PLC0415  # SQLAlchemy is slow to import
+
+        return (logins.c.server == server) & (logins.c.principal == self._principal)
+
     def _decrypted(self, server: str, body: bytes) -> bytes:
         try:
-            return self._cipher(make=False).decrypt(body)
+            return self._cipher(server, make=False).decrypt(body)
         except InvalidToken:
             where = "MAITRED_KEY" if self._key else str(self.key_path)
             raise VaultError(
                 f"the login to {server!r} was not encrypted with the key in {where}; put the right one there,"
-                f" or run `maitred login {server}` again"
+                f" or run `{login_command(server, self._principal)}` again"
             ) from None
 
     def derive(self, purpose: str) -> bytes:
@@ -131,10 +166,18 @@ class Vault:
         Raises:
             VaultError: There is no key, and none can be made.
         """
-        self._cipher(make=True)  # refuses what is no key
+        self._main_cipher(make=True)  # refuses what is no key
         return hmac.digest(base64.urlsafe_b64decode(self._key_text(make=True)), purpose.encode(), "sha256")
 
-    def _cipher(self, *, make: bool) -> Fernet:
+    def _cipher(self, server: str, *, make: bool) -> Fernet:
+        """The cipher of the principal's login to a server; the gateway's has the key itself."""
+        main = self._main_cipher(make=make)
+        if not self._principal:
+            return main
+        own = self.derive(canonical(["login", server, self._principal]).decode())
+        return Fernet(base64.urlsafe_b64encode(own))
+
+    def _main_cipher(self, *, make: bool) -> Fernet:
         return _fernet(self._key_text(make=make), "MAITRED_KEY" if self._key else str(self.key_path))
 
     def _key_text(self, *, make: bool) -> str:

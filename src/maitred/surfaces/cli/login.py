@@ -1,6 +1,7 @@
 """`maitred login` and `maitred logout`: log in to a server that requires OAuth, and log out of it.
 
-Both write the stored login without a gateway, so they check themselves whether the user may configure.
+Both write the stored login without a gateway, so they check themselves whether the user may configure. Where
+each principal has its own login, it is that of who types the command, unless `--for` names another.
 """
 
 import webbrowser
@@ -31,6 +32,18 @@ from maitred.wording import count_of
 if TYPE_CHECKING:  # it takes half a second to import, which `--help` need not wait for
     from maitred.catalog.discovery import Report
 
+For = Annotated[
+    str,
+    typer.Option(
+        "--for",
+        metavar="PRINCIPAL",
+        help="Whose login, where each principal has its own (`per: user`). Default: yours.",
+    ),
+]
+OfGateway = Annotated[
+    bool,
+    typer.Option("--of-gateway", help="The gateway's own login, by which it lists tools; see `per: user`."),
+]
 Server = Annotated[str, typer.Argument(help="Name of the server.", autocompletion=complete_servers)]
 
 
@@ -47,40 +60,80 @@ def login(
         bool, typer.Option("--no-browser", help="Print the address instead of opening it.")
     ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that you have in the browser.")] = 300,
+    for_principal: For = "",
+    of_gateway: OfGateway = False,
     as_json: JsonOption = False,
 ) -> None:
     """Log in to a server in your browser. A running gateway uses the login with its next call."""
     settings, viewer = prepare(config, "configure")
     spec = _spec(run(lambda: _with_registered(settings)), server)
-    report = run(lambda: _log_in(settings, spec, viewer, opens=not no_browser, timeout_s=timeout))
-    if report.error:
+    principal = _principal(settings, spec, viewer, for_principal, of_gateway=of_gateway)
+    report = run(lambda: _log_in(settings, spec, viewer, principal, opens=not no_browser, timeout_s=timeout))
+    if report is not None and report.error:
         raise LoginError(server, f"the login was stored, but {report.error.rstrip('.')}")
     if as_json:
-        print_json({"server": server, "tools": report.tools})
+        tools = {} if report is None else {"tools": report.tools}
+        print_json({"server": server, "principal": principal, **tools})
         return
-    tools = count_of(report.tools, "tool")
-    out.note(Text(f"Logged in to {server}: {tools}."))
+    listed = "" if report is None else f": {count_of(report.tools, 'tool')}"
+    out.note(Text(f"Logged in to {server}{_whose(spec, principal)}{listed}."))
 
 
-def logout(server: Server, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def logout(
+    server: Server,
+    config: ConfigOption = None,
+    for_principal: For = "",
+    of_gateway: OfGateway = False,
+    as_json: JsonOption = False,
+) -> None:
     """Delete the login to a server here, and end it at the server."""
-    settings, _ = prepare(config, "configure")
+    settings, viewer = prepare(config, "configure")
     known = run(lambda: _with_registered(settings))
-    spec = known.servers.get(server) or ServerSpec(name=server)  # the configuration may not have it any more
-    told = run(lambda: _log_out(settings, spec))
+    spec = known.servers.get(server)  # the configuration may not have it any more
+    if spec is None:
+        spec, principal = ServerSpec(name=server), for_principal
+    else:
+        principal = _principal(settings, spec, viewer, for_principal, of_gateway=of_gateway)
+    told = run(lambda: _log_out(settings, spec, principal))
     if told is None:
         check_servers(known, [server])
     if as_json:
-        print_json({"server": server, "was_logged_in": told is not None, "remark": told or ""})
+        known_of = {"server": server, "principal": principal, "was_logged_in": told is not None}
+        print_json({**known_of, "remark": told or ""})
         return
     if told is None:
-        out.print(Text(f"There is no login to {server}."))
+        out.print(Text(f"There is no login to {server}{_whose(spec, principal)}."))
         return
-    out.note(Text(f"Logged out of {server}."))
+    out.note(Text(f"Logged out of {server}{_whose(spec, principal)}."))
     if told:
         err.print(
             Text(f"Its tokens are deleted here, but the server may accept them until they expire: {told}.")
         )
+
+
+def _principal(
+    settings: Settings, spec: ServerSpec, viewer: Viewer, for_principal: str, *, of_gateway: bool
+) -> str:
+    """Whose login is meant; empty for the gateway's.
+
+    Raises:
+        ConfigError: The server has one login for all, and the command names a principal; or it names two.
+    """
+    if not spec.is_personal:
+        if for_principal:
+            told = f"servers.{spec.name}: it has one login for all; `--for` needs `per: user` in its `auth`"
+            raise ConfigError(str(settings.source), [told])
+        return ""
+    if of_gateway and for_principal:
+        raise ConfigError("login", ["--for and --of-gateway exclude each other"])
+    return "" if of_gateway else for_principal or viewer.principal
+
+
+def _whose(spec: ServerSpec, principal: str) -> str:
+    """Whose login it is, as the end of a sentence; empty where there is one for all."""
+    if not spec.is_personal:
+        return f" for {principal}" if principal else ""
+    return f" for {principal or 'the gateway itself'}"
 
 
 def _spec(settings: Settings, server: str) -> ServerSpec:
@@ -94,6 +147,9 @@ def _spec(settings: Settings, server: str) -> ServerSpec:
     if spec.auth is None:
         where = f"the manifest of {server}" if spec.registered else f"servers.{server}"
         raise ConfigError(str(settings.source), [f"{where}: set `auth: oauth` to log in to it"])
+    if not spec.auth.has_logins:
+        told = f"servers.{server}: its callers bring their own tokens, so no person logs in to it"
+        raise ConfigError(str(settings.source), [told])
     return spec
 
 
@@ -104,9 +160,9 @@ async def _with_registered(settings: Settings) -> Settings:
 
 
 async def _log_in(
-    settings: Settings, spec: ServerSpec, viewer: Viewer, *, opens: bool, timeout_s: float
-) -> "Report":
-    """Log in, and connect once to show that it works."""
+    settings: Settings, spec: ServerSpec, viewer: Viewer, principal: str, *, opens: bool, timeout_s: float
+) -> "Report | None":
+    """Log in, and connect once to show that it works, unless the login is another person's: then `None`."""
     from maitred.backends.oauth.login import log_in  # noqa: PLC0415  # slow to import
 
     async def browse(page: str) -> None:
@@ -117,10 +173,12 @@ async def _log_in(
     async with open_store(settings) as store:
         if why := await store.check():  # checked first, so that no operator logs in without effect
             raise StoreError(store.name, f"the login could not be stored: {why}")
-        await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
+        await log_in(make_access(spec, settings, principal), browse, timeout_s=timeout_s)
+    if principal not in ("", viewer.principal):
+        return None
     async with open_gateway(settings, asks_models=False) as gateway:
         with err.status(Text(f"connecting to {spec.name} …")):
-            [report] = await gateway.sync([spec.name], viewer=viewer)
+            [report] = await gateway.sync([spec.name], viewer=viewer, as_gateway=not principal)
     return report
 
 
@@ -131,8 +189,8 @@ def _open(page: str) -> bool:
         return False
 
 
-async def _log_out(settings: Settings, spec: ServerSpec) -> str | None:
+async def _log_out(settings: Settings, spec: ServerSpec, principal: str) -> str | None:
     from maitred.backends.oauth.login import log_out  # noqa: PLC0415  # slow to import
 
     async with open_store(settings):
-        return await log_out(make_access(spec, settings))
+        return await log_out(make_access(spec, settings, principal))

@@ -18,7 +18,7 @@ import typer
 
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.load import with_http
-from maitred.config.sections import check_address
+from maitred.config.sections import check_address, is_loopback
 from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
@@ -205,6 +205,8 @@ async def _serve_http(
 
     def ready(url: str) -> None:
         pages.serve_at(web, url)
+        if is_loopback(settings.host) and not settings.public_url:
+            gateway.take_logins_at(url)
         err.print(f"maitred listens on {url}/mcp")
 
     def ending() -> None:

@@ -37,6 +37,7 @@ from maitred.surfaces.http import operations as probes
 from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
 from maitred.surfaces.http.filters import describe_refusals, refuse_unknown_parameters
+from maitred.surfaces.http.logins import LoginPages, is_login
 from maitred.surfaces.http.openapi import ERRORS
 from maitred.surfaces.http.operations import RequestCounter
 from maitred.surfaces.http.page_cache import CachedApp, Pages
@@ -58,7 +59,7 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterfac
         guarded=anonymous(settings) is None,
         is_ending=lambda: pages.changes.closed,
     )
-    every = _Beside(mcp, pages, described)
+    every = _Beside(mcp, pages, LoginPages(gateway), described)
     guarded = Guard(every, settings, gateway.grant_of, hold=gateway.hold_request)
     return RequestCounter(guarded, gateway)
 
@@ -149,16 +150,19 @@ class _Description:
 
 
 class _Beside:
-    """Passes requests for MCP to one application, those for pages to another, and the rest to the third."""
+    """Passes requests for MCP to one application, those for pages to others, and the rest to the last."""
 
-    def __init__(self, mcp: ASGIApp, web: ASGIApp, other: ASGIApp) -> None:
+    def __init__(self, mcp: ASGIApp, web: ASGIApp, logins: ASGIApp, other: ASGIApp) -> None:
         self._mcp = mcp
         self._web = web
+        self._logins = logins
         self._other = other
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http" or scope["path"] == _MCP:
             return self._mcp(scope, receive, send)
+        if is_login(scope["path"]):
+            return self._logins(scope, receive, send)
         return (self._web if is_page(scope["path"]) else self._other)(scope, receive, send)
 
 

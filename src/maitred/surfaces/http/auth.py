@@ -5,7 +5,8 @@ tokens`, and those of an authorization server (`http.jwt`; maitred is a resource
 a token, a caller on this machine gets the role of `http.anonymous`; a wrong token gives nothing. The guard
 checks Host and Origin, because a page can point a foreign name at loopback (DNS rebinding). Paths in `OPEN`
 need no token and no allowed name: probes have no token and call by address. Pages of the web interface have
-sessions of their own (`maitred.surfaces.web.session`), and their forms a check of their own.
+sessions of their own (`maitred.surfaces.web.session`), and their forms a check of their own. So have the
+pages by which a principal logs in to a server (`maitred.surfaces.http.logins`).
 """
 
 import hmac
@@ -26,6 +27,7 @@ from maitred.gateway.authorization import VIEWER
 from maitred.model.access import LOCAL, Grant, RefusedAccess, Viewer
 from maitred.surfaces.encoding import encode
 from maitred.surfaces.http.errors import Refusal, refusal_of
+from maitred.surfaces.http.logins import is_login
 from maitred.surfaces.loopback import is_of_this_machine
 from maitred.surfaces.web.mount import is_page, refusal_page
 
@@ -181,7 +183,7 @@ class Guard:
         if scope["type"] == "http" and scope["path"] not in OPEN:
             headers = dict(scope["headers"])
             early = _repeated(scope["headers"]) or self._refusal(headers)
-            if is_page(scope["path"]):
+            if is_page(scope["path"]) or is_login(scope["path"]):
                 page = refusal_page(early.status_code, early.message) if early else self._app
                 await page(scope, receive, send)
                 return

@@ -262,7 +262,7 @@ class McpSurface:
     def _may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a client may be asked during a call: by a server of the handshake era or one not known yet.
 
-        The gateway itself asks about calls that wait for a person.
+        The gateway itself asks about calls that wait for a person, and for logins of principals.
         """
         if (meta_tool := menu.META_TOOLS.get(name)) is not None:
             inner = arguments.get("name")
@@ -278,7 +278,7 @@ class McpSurface:
         if record is None or record.facts.era != "stateless":
             return True
         spec = self._gateway.settings.servers.get(record.name)
-        return spec is None or is_composed(spec.transport)
+        return spec is None or is_composed(spec.transport) or spec.is_personal
 
     async def _result(self, name: str, call: ToolCall, caller: Caller, viewer: Viewer) -> dict[str, Any]:
         try:

@@ -1,0 +1,29 @@
+"""A login to a server that a browser makes for a principal, as pages of the gateway see it."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+LOGIN_BASE: Final = "/login/"
+"""Where the pages of logins are, at the gateway's address; a ticket follows."""
+
+CALLBACK: Final = "/login/callback"
+"""The path to which authorization servers send a browser back."""
+
+LOGIN_S: Final = 300.0
+"""For how long a login that was asked for can be made, in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrowserLogin:
+    """An open login. `page` is that of the authorization server.
+
+    `cookie` is the name of the cookie that binds the browser, `proof` its value, which is empty before a
+    browser has continued the login. `is_secure` says whether browsers reach the gateway by https.
+    """
+
+    server: str
+    principal: str
+    page: str = field(repr=False)
+    cookie: str = ""
+    proof: str = field(default="", repr=False)
+    is_secure: bool = False
