@@ -24,9 +24,9 @@ from maitred.audit.destinations.base import Destination
 from maitred.audit.destinations.otlp import OtlpDestination
 from maitred.audit.destinations.syslog import SyslogDestination
 from maitred.audit.destinations.webhook import WebhookDestination
-from maitred.audit.hash_chain import verify_export
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.audit.stream import AuditStream, StreamTarget
+from maitred.audit.trail_check import verify_export
 from maitred.config.load import parse
 from maitred.errors import ConfigError
 from maitred.storage.sqlite import SqliteDatabase
