@@ -47,6 +47,11 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "mode": FORM,
     "forget": OWN,
     "grant_of": "says whose a token is, before there is a viewer",
+    "take_logins_at": UPKEEP,
+    **dict.fromkeys(
+        ("find_login", "continue_login", "finish_login"),
+        "a random ticket or state proves that a principal was asked, before there is a viewer",
+    ),
     "audit_request": WRITES,
     "record_menu_answer": WRITES,
     "outline_of": OWN,
