@@ -72,15 +72,15 @@ async def test_the_team_of_a_principal_is_known_after_it_left(tmp_path: Path) ->
         async with opened(replace(settings, servers={})) as other:
             with anyio.fail_after(SOON_S):
                 while True:
-                    teams = await other.teams_of(["oauth:ann", "oauth:eve", "ci", "nobody"])
+                    teams = await other.teams_of(["oauth:ann", "oauth:eve", "ci", "nobody"], LOCAL_USER)
                     if teams["oauth:ann"]:
                         break
                     await anyio.sleep(0.02)
             assert teams == {"oauth:ann": "money", "oauth:eve": "", "ci": "money", "nobody": ""}
-            assert await gateway.team_of("oauth:ann") == "money"
+            assert await gateway.team_of("oauth:ann", LOCAL_USER) == "money"
             moved = replace(settings, access=AccessSettings(teams={"all": TeamEntry(groups=("*",))}))
             await gateway.configure(moved, viewer=LOCAL_USER)
-            assert await gateway.team_of("oauth:eve") == "all"
+            assert await gateway.team_of("oauth:eve", LOCAL_USER) == "all"
 
 
 def test_teams_are_read_from_the_file() -> None:

@@ -10,13 +10,13 @@ import pytest
 from maitred.config.clients.discovery import discover
 from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.load import ServerEntry, parse
+from maitred.config.monitoring_settings import ModelPrice
 from maitred.config.settings import (
     AuditDestination,
     CategoryEntry,
     GroupEntry,
     HoldRule,
     Jwt,
-    ModelPrice,
     ProfileEntry,
     ResultDrop,
     ResultRule,

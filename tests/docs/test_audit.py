@@ -49,7 +49,7 @@ def named(column: str) -> set[str]:
 def test_the_table_names_every_field_of_a_line_and_no_other() -> None:
     """A new field cannot be left out."""
     table = PAGE.partition("## What a line says")[2].partition("What is empty")[0]
-    kept = {"seq", "prev", "at", "arguments_hash", "arguments_bytes"}
+    kept = {"seq", "replica", "place", "prev", "at", "arguments_hash", "arguments_bytes"}
 
     assert named(table) == kept | set(AuditEntry._fields)
 

@@ -343,7 +343,7 @@ STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
     ),
     "audit stream: leave": (
         stream_store.LEAVE,
-        lambda _: sa.update(t.audit_stream).values(alive_until=X).where(S.owner == X),
+        lambda _: sa.update(t.audit_stream).values(alive_until=X).where(S.name == X, S.owner == X),
     ),
     "audit stream: all": (
         stream_store.ALL,

@@ -11,7 +11,8 @@ import mcp_types as types
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from maitred.config.settings import Audit, Catalog, Disclosure, Http, Settings, Telemetry
+from maitred.config.monitoring_settings import Telemetry
+from maitred.config.settings import Audit, Catalog, Disclosure, Http, Settings
 from maitred.gateway import Gateway
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.http.serve import serve_http

@@ -10,9 +10,10 @@ from tests.surfaces.http.rig import House, settings_of
 
 from maitred.access.tokens import TokenRequest
 from maitred.config.load import parse
-from maitred.config.settings import ModelPrice, UsageSettings
+from maitred.config.monitoring_settings import ModelPrice, UsageSettings
+from maitred.config.settings import AccessSettings, TeamEntry
 from maitred.errors import ConfigError
-from maitred.gateway.usage_shares import NO_TOKEN
+from maitred.gateway.usage_shares import NO_TEAM, NO_TOKEN
 from maitred.model.access import LOCAL_USER, Grant, Scope, Viewer
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
@@ -39,6 +40,7 @@ async def test_calls_and_tokens_have_the_prices_of_their_tool_and_of_the_model(
     houses = {"maps": House("maps", "route"), "mail": House("mail", "send")}
     settings = settings_of(tmp_path, houses)
     object.__setattr__(settings, "usage", PRICES)
+    object.__setattr__(settings, "access", AccessSettings(teams={"front": TeamEntry(principals=("ann",))}))
     servers = {name: house.server for name, house in houses.items()}
     arguments = {"path": "x" * 389}  # 400 characters as JSON, which are 100 tokens
     with anyio.fail_after(SOON_S):
@@ -53,12 +55,14 @@ async def test_calls_and_tokens_have_the_prices_of_their_tool_and_of_the_model(
         async with open_gateway(settings, in_process=servers) as gateway:
             by_name = {one.name: one for one in await gateway.usage_shares(1, "principal", LOCAL_USER)}
             by_role = {one.name: one for one in await gateway.usage_shares(1, "role", LOCAL_USER)}
+            by_team = {one.name: one for one in await gateway.usage_shares(1, "team", LOCAL_USER)}
     ann, bob = by_name["ann"], by_name["bob"]
     assert (ann.calls, ann.argument_tokens) == (2, 200)
     assert ann.cost == pytest.approx(2 * 0.25 + 200 * 1_000 / 1e6)
     assert (bob.calls, bob.read_tokens) == (1, 1_000)
     assert bob.cost == pytest.approx(1 + 1_000 * 2 / 1e6)
     assert (by_role["agent"].calls, by_role[NO_TOKEN].calls) == (2, 1)
+    assert (by_team["front"].calls, by_team[NO_TEAM].calls) == (2, 1)
 
     usage = "usage: {currency: EUR, model: m, prices: {m: {read: 2, written: 1000}}}\n"
     (tmp_path / "maitred.yaml").write_text(f"catalog: {{path: c.db}}\nservers: {{}}\n{usage}")

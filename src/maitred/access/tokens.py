@@ -86,12 +86,14 @@ class TokenService:
         self._auditing.require(viewer, "grant")
         return await self._store.listed()
 
-    async def records(self) -> Sequence[TokenRecord]:
+    async def records(self, viewer: Viewer) -> Sequence[TokenRecord]:
         """Every token that is or was, for figures by role, which show none of them.
 
         Raises:
+            NotAllowedError: The viewer may not watch.
             StoreError: They cannot be read.
         """
+        self._auditing.require(viewer, "watch")
         return await self._store.listed()
 
     async def revoke(self, id_or_name: str, viewer: Viewer) -> Sequence[TokenRecord]:

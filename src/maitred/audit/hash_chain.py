@@ -247,7 +247,7 @@ def prune(connection: DriverConnection, before: str, note: Mapping[str, Any], ke
     first = oldest(connection)
     last = last_up_to(connection, min(last.seq + 1, first + MOST_DROPPED)) or last
     for page in pages(connection, first - 1):
-        line_index.drop(connection, numbered(page, last.seq))
+        line_index.drop(connection, numbered_lines(page, last.seq))
         if page[-1][0] >= last.seq:
             break
     count = drop_up_to(connection, last.seq)
@@ -385,7 +385,7 @@ def next_index_step(connection: DriverConnection, most: int = NO_END) -> IndexSt
     last: int = lines[-1][0]
     if last > most:
         return None
-    return IndexStep(after=after, last=last, rows=line_index.rows_of(numbered(lines, last)))
+    return IndexStep(after=after, last=last, rows=line_index.rows_of(numbered_lines(lines, last)))
 
 
 def take_index_step(connection: DriverConnection, step: IndexStep) -> None:
@@ -401,7 +401,7 @@ def forget_index(connection: DriverConnection) -> None:
     _move_index(connection, 0)
 
 
-def numbered(rows: Sequence[Row], last: int) -> Sequence[line_index.NumberedLine]:
+def numbered_lines(rows: Sequence[Row], last: int) -> Sequence[line_index.NumberedLine]:
     """The lines of rows up to a number."""
     return [(seq, _parse_line(seq, at, body)) for seq, at, body, _ in rows if seq <= last]
 
@@ -492,7 +492,7 @@ def verify(connection: DriverConnection, key: bytes, known: Mark | None) -> Veri
     for page in pages(connection, -1):
         for row in page:
             walk.step(row)
-        lost += line_index.lacking(connection, numbered(page, indexed))
+        lost += line_index.lacking(connection, numbered_lines(page, indexed))
     walk.note_end(head)
     if lost and not walk.faults:  # a line that was changed is reported as such
         walk.faults.append(f"filters did not find {count_of(len(lost), 'line')}, such as line {lost[0]}")

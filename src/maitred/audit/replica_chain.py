@@ -186,7 +186,7 @@ def prune(
     ends: dict[str, Mark] = {}
     for page in hash_chain.pages(connection, first - 1):
         dropped = [row for row in page if row[0] <= last.seq]
-        line_index.drop(connection, hash_chain.numbered(dropped, last.seq))
+        line_index.drop(connection, hash_chain.numbered_lines(dropped, last.seq))
         for seq, _, body, digest in dropped:
             where = place_of(body)
             ends[where.replica if where else _NO_REPLICA] = Mark(

@@ -593,12 +593,6 @@ def origin_marks(request_id: str, source: Mapping[str, Any]) -> Mapping[str, Any
 
 def _act(viewer: Viewer, action: str, **details: Any) -> AuditEntry:
     return AuditEntry(
-        who=viewer.principal,
-        token=viewer.grant.id,
-        client=viewer.client,
-        version=viewer.version,
-        project=viewer.project,
-        surface=viewer.surface,
-        action=action,
-        **details,
-    )
+        who=viewer.principal, token=viewer.grant.id, client=viewer.client, version=viewer.version,
+        project=viewer.project, surface=viewer.surface, action=action, **details,
+    )  # fmt: skip

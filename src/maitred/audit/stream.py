@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
 import anyio
 import structlog
 
-from maitred.audit import hash_chain, stream_store
+from maitred.audit import hash_chain, stream_store, trail_check
 from maitred.audit.destinations.base import Destination, DestinationError, StreamLine
 from maitred.audit.hash_chain import Row
 from maitred.audit.stream_store import StreamPosition
@@ -27,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 _LOOK_S: Final = 1.0
 _LEASE: Final = timedelta(seconds=45)
+_SETTLING: Final = timedelta(seconds=10)
+"""How long a line waits where several processes write at once."""
 _RENEW: Final = timedelta(seconds=15)
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
@@ -80,7 +83,8 @@ class AuditStream:
 
     async def _leave(self) -> None:
         try:
-            await self._database.write_driver(partial(stream_store.leave, owner=self._owner))
+            names = [target.name for target in self._targets]
+            await self._database.write_driver(partial(stream_store.leave, names=names, owner=self._owner))
         except StoreError as error:
             log.debug("destinations could not be given back", reason=error.reason)
 
@@ -140,6 +144,8 @@ class _Sender:
         rows = await self._database.read_driver(
             lambda connection: hash_chain.lines_after(connection, position.seq, self._batch)
         )
+        if self._database.writes_together:
+            rows = self._settled(rows)
         if not rows:
             return False
         try:
@@ -153,6 +159,11 @@ class _Sender:
         self.has_sent = True
         await self._advance(position, rows, note)
         return len(rows) == self._batch
+
+    def _settled(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The lines before which no other process can still write one, since numbers come before commits."""
+        until = (self._clock() - _SETTLING).isoformat(timespec="milliseconds")
+        return list(takewhile(lambda row: row[1] < until, rows))
 
     async def _owned(self) -> StreamPosition | None:
         """The position, if this process is the one that sends; it says so again from time to time."""
@@ -209,4 +220,4 @@ class _Sender:
 
 def _line_of(row: Row) -> StreamLine:
     seq, at, body, digest = row
-    return StreamLine(seq=seq, at=at, digest=digest, text=hash_chain.export_line(body, digest))
+    return StreamLine(seq=seq, at=at, digest=digest, text=trail_check.export_line(body, digest))

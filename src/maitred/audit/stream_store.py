@@ -4,7 +4,7 @@ The functions are synchronous and take a connection in a transaction, which `mai
 ends. A process owns a destination until `alive_until`, so that of several gateways one alone sends.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ ADVANCE: Final = (
 FAIL: Final = (
     "UPDATE audit_stream SET error=?, failed_at=? WHERE audit_stream.name = ? AND audit_stream.owner = ?"
 )
-LEAVE: Final = "UPDATE audit_stream SET alive_until=? WHERE audit_stream.owner = ?"
+LEAVE: Final = "UPDATE audit_stream SET alive_until=? WHERE audit_stream.name = ? AND audit_stream.owner = ?"
 ALL: Final = (
     "SELECT audit_stream.name, audit_stream.seq, audit_stream.count, audit_stream.skipped,"
     " audit_stream.sent_at, audit_stream.error, audit_stream.failed_at FROM audit_stream"
@@ -64,8 +64,8 @@ class StreamState:
 
 def begin(connection: DriverConnection, name: str, *, from_start: bool) -> None:
     """Note where a destination begins that is new: before the oldest line, or after the newest."""
-    mark = hash_chain.mark(connection, "anchor" if from_start else "head")
-    connection.execute(ADD, (name, max(0, mark.seq), 0, 0, "", "", "", "", ""))
+    seq = hash_chain.mark(connection, "anchor").seq if from_start else _newest(connection)
+    connection.execute(ADD, (name, max(0, seq), 0, 0, "", "", "", "", ""))
 
 
 def take(connection: DriverConnection, name: str, owner: str, now: str, until: str) -> StreamPosition | None:
@@ -95,7 +95,7 @@ def positions(connection: DriverConnection) -> Mapping[str, StreamPosition]:
 
 def states(connection: DriverConnection) -> Mapping[str, StreamState]:
     """Where every destination is that ever was, by name."""
-    head = hash_chain.mark(connection, "head").seq
+    head = _newest(connection)
     return {
         name: StreamState(position=position, waiting=max(0, head - position.seq))
         for name, position in positions(connection).items()
@@ -123,6 +123,11 @@ def fail(connection: DriverConnection, name: str, owner: str, error: str, at: st
     connection.execute(FAIL, (error[:_LONGEST_ERROR], at, name, owner))
 
 
-def leave(connection: DriverConnection, owner: str) -> None:
+def leave(connection: DriverConnection, names: Sequence[str], owner: str) -> None:
     """Let other processes send at once."""
-    connection.execute(LEAVE, ("", owner))
+    connection.executemany(LEAVE, [("", name, owner) for name in names])
+
+
+def _newest(connection: DriverConnection) -> int:
+    """The number of the last line, also where all lines were dropped."""
+    return max(hash_chain.mark(connection, "head").seq, hash_chain.newest(connection))

@@ -164,7 +164,7 @@ def verify(connection: DriverConnection, key: bytes, known: Mark | None) -> Veri
     for page in hash_chain.pages(connection, -1):
         for row in page:
             trail.step(row)
-        lost += line_index.lacking(connection, hash_chain.numbered(page, indexed))
+        lost += line_index.lacking(connection, hash_chain.numbered_lines(page, indexed))
     old.note_end(head)
     faults = [*old.result().faults, *_chain_faults(trail, chains)]
     for page in replica_chain.anchor_pages(connection):

@@ -90,9 +90,8 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         signals: Signals | None = None,
         jobs: Jobs | None = None,
     ) -> None:
-        self._catalog, self._activity = catalog, activity or Activity()
+        self._catalog, self._pool, self._activity = catalog, pool, activity or Activity()
         self._retries = retries
-        self._pool = pool
         self._count = count
         self._admitter = admitter
         self._specs: Mapping[str, ServerSpec] = {}

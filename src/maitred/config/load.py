@@ -576,27 +576,13 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
     )
     auth = entry.auth.to_model() if entry.auth else None
     return ServerSpec(
-        name=name,
-        transport=kind.name,
-        command=entry.command,
-        args=entry.args,
-        env=dict(entry.env),
-        cwd=entry.cwd,
-        url=entry.url,
-        headers=dict(entry.headers),
-        auth=auth,
-        browser=entry.browser,
-        pages=entry.pages,
-        era=entry.era,
-        enabled=entry.enabled and not entry.disabled,
-        start=entry.start or ("always" if kind.keeps else "on_demand"),
-        share=entry.share,
-        share_max=entry.share_max or default_share_max(auth),
-        cache_s=entry.cache_s,
-        result_tools=entry.result_tools,
-        visibility=entry.visibility,
-        timeouts=timeouts,
-    )
+        name=name, transport=kind.name, command=entry.command, args=entry.args, env=dict(entry.env),
+        cwd=entry.cwd, url=entry.url, headers=dict(entry.headers), auth=auth, browser=entry.browser,
+        pages=entry.pages, era=entry.era, enabled=entry.enabled and not entry.disabled,
+        start=entry.start or ("always" if kind.keeps else "on_demand"), share=entry.share,
+        share_max=entry.share_max or default_share_max(auth), cache_s=entry.cache_s,
+        result_tools=entry.result_tools, visibility=entry.visibility, timeouts=timeouts,
+    )  # fmt: skip
 
 
 def with_http(settings: Settings, **changes: Any) -> Settings:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
+from maitred.config.monitoring_settings import ModelPrice, Telemetry, UsageSettings
 from maitred.config.sections import is_loopback
-from maitred.config.settings import Audit, AuditDestination, ModelPrice, Telemetry, UsageSettings
+from maitred.config.settings import Audit, AuditDestination
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -12,7 +12,12 @@ if TYPE_CHECKING:  # the metrics load with their first reader
 class ActivityMethods:
     """The methods of a gateway for monitoring."""
 
-    activity: Activity
+    _activity: Activity
+
+    @property
+    def activity(self) -> Activity:
+        """Where surfaces note what monitoring counts."""
+        return self._activity
 
     @cached_property
     def metrics(self) -> "Metrics":

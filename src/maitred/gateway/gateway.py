@@ -50,7 +50,6 @@ from maitred.gateway.storage import Storage
 from maitred.gateway.stored_results import StoredResults
 from maitred.gateway.suspensions import SuspensionRecorder
 from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
-from maitred.gateway.teams import TeamMethods
 from maitred.gateway.token_counts import TokenCounts
 from maitred.gateway.tool_details import ToolDetails
 from maitred.gateway.tool_search import ToolSearch
@@ -79,7 +78,6 @@ class Gateway(
     UsageMethods,
     SignInMethods,
     PrincipalMethods,
-    TeamMethods,
     LoginMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
@@ -89,7 +87,7 @@ class Gateway(
     operators do is in `Operations`, what surfaces count in `TokenCounts`, all about single tools in
     `ToolDetails`, what needs the search or the use of tools in `ToolSearch`, the allow list in
     `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
-    `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`, their teams in `TeamMethods`,
+    `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`,
     what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
     servers in `LoginMethods`, whose pages are opened before there is a viewer.
     """
@@ -124,7 +122,7 @@ class Gateway(
             storage=Storage(parts.catalog, configuration.again),
             configuration=configuration,
         )
-        self._search, self._events, self.activity = parts.search, parts.events, parts.activity
+        self._search, self._events, self._activity = parts.search, parts.events, parts.activity
         self._logins, self._note_token = parts.logins, parts.note_token
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)

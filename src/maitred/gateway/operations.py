@@ -577,7 +577,6 @@ class Operations(
 
         Raises:
             NotAllowedError: The viewer may watch none.
-            StoreError: The figures cannot be read.
         """
         return await self._figures.by_server(days, self._access.watched_names(viewer), server)
 

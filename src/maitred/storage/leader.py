@@ -1,6 +1,6 @@
 """Jobs that one process at a time does for all processes on a database, such as the discovery of a server.
 
-Whoever begins a job takes the next fencing number for it, and gives the number with each write. A process
+A process that begins a job takes the next fencing number for it, and gives the number with each write. One
 that was paused, or cut off from the database, may believe that it still has the job; once another process
 has taken it, the number is no longer the last one, and the write is refused. On PostgreSQL an advisory lock
 says that a job is taken, as long as the process is connected. On SQLite a lease beside the number does.
@@ -65,7 +65,7 @@ class Jobs:
 
     @asynccontextmanager
     async def run(self, name: str, *, wait_s: float = 0.0) -> AsyncIterator[Fence | None]:
-        """Do a job within the context, or get `None` if somebody else does it for longer than `wait_s`.
+        """Do a job within the context, or get `None` if another process does it for longer than `wait_s`.
 
         Raises:
             StoreError: PostgreSQL cannot be asked. A file that cannot be written stops no job: then no other
@@ -89,7 +89,7 @@ class Jobs:
         return replace(fence, has_waited=has_waited)
 
     async def _take(self, name: str) -> Fence | None:
-        """Begin a job; `None` if somebody does it."""
+        """Begin a job; `None` if another process does it."""
         if not (lock := await self._database.lock_job(name)):
             return None
         number = None

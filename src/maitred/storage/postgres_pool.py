@@ -1,7 +1,7 @@
 """The connections of one process to a PostgreSQL database: a bounded number, taken for one transaction each.
 
 A connection that the server ended is replaced. While the server does not answer, one thread at a time tries
-to reach it, and the others fail at once: whoever asks is refused within moments instead of after a time-out.
+to reach it, and the others fail at once: each caller is refused within moments instead of after a time-out.
 """
 
 import threading
@@ -98,7 +98,7 @@ class ConnectionPool:
             self.close_idle()
 
     def close_idle(self) -> None:
-        """Close all connections that nobody uses."""
+        """Close all connections that are idle."""
         with self._guard:
             idle, self._idle = self._idle, []
         for pooled in idle:

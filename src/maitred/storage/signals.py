@@ -1,6 +1,6 @@
 """News of other processes on the same database: who waits for some is woken, or looks after a pause.
 
-An engine that can be told of changes calls `send`, and says by `is_live` whether it would hear of one now.
+An engine that hears of changes calls `send`, and says by `is_live` whether it hears of them now.
 SQLite tells nothing, so there a listener polls.
 """
 
@@ -43,12 +43,12 @@ class Signals:
         for topic in TOPICS:
             self.send(topic)
 
-    def subscribe(self, topic: Topic) -> "Subscription":
+    def subscribe(self, topic: Topic) -> "SignalSubscription":
         """Remember news from now on, for a task that waits for it again and again."""
-        return Subscription(self, topic)
+        return SignalSubscription(self, topic)
 
 
-class Subscription:
+class SignalSubscription:
     """The news of one topic. None is lost between two waits."""
 
     def __init__(self, signals: Signals, topic: Topic) -> None:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from cachetools import LRUCache
 
-from maitred.config.settings import UsageSettings
+from maitred.config.monitoring_settings import UsageSettings
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Spending
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from maitred.config.interpolate import UnresolvedReferenceError, resolve_named
-from maitred.config.settings import Settings, Telemetry
+from maitred.config.monitoring_settings import Telemetry
+from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.extras import install_command
 

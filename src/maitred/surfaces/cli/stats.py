@@ -53,7 +53,7 @@ def stats(
     config: ConfigOption = None,
     days: Annotated[int, typer.Option(min=1, max=90, help="How many days, with today as the last.")] = 30,
     by: Annotated[
-        Literal["", "principal", "role"],
+        Literal["", "principal", "role", "team"],
         typer.Option(metavar="principal|role", help="Who used how much, and what it cost, instead."),
     ] = "",
     as_json: JsonOption = False,

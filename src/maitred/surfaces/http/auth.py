@@ -104,9 +104,9 @@ class Authentication:
             return Viewer(grant=grant)
         if grant.unavailable:
             return Refusal(503, "unavailable", grant.reason, headers={"Retry-After": "5"})
-        return self.refusal(headers, grant.reason)
+        return self.invalid_token(headers, grant.reason)
 
-    def refusal(self, headers: Headers, reason: str) -> Refusal:
+    def invalid_token(self, headers: Headers, reason: str) -> Refusal:
         """The answer to a request whose token is refused."""
         return self._refusal(headers, reason, error="invalid_token")
 
@@ -219,8 +219,9 @@ class Guard:
             await self._app(scope, receive, noting)
             return
         if not has_begun:
-            refusal = self._authentication.refusal(dict(scope["headers"]), f"{principal!r} is suspended")
-            await refusal(scope, receive, send)
+            headers = dict(scope["headers"])
+            answer = self._authentication.invalid_token(headers, f"{principal!r} is suspended")
+            await answer(scope, receive, send)
         elif not is_bounded and not is_complete:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
