@@ -7,7 +7,7 @@ Everything else uses connections that are already open.
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import anyio
@@ -248,7 +248,9 @@ class Discoverer(anyio.AsyncContextManagerMixin):
 
     def _job(self, name: str) -> AbstractAsyncContextManager[Fence | None]:
         """The first discovery of a server: one process does it, and others take over what it found."""
-        return self._jobs.run(f"discover {name}", wait_s=_OTHERS_S) if self._jobs else nullcontext()
+        if self._jobs is None or not self._jobs.end_with_process:  # callers do not wait for a lease to end
+            return nullcontext()
+        return self._jobs.run(f"discover {name}", wait_s=_OTHERS_S)
 
     async def _unknown_now(self) -> list[str]:
         """Servers that no other process has discovered, either."""
@@ -410,7 +412,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         async def planned(snapshot: Snapshot) -> Change:
             nonlocal overtaken
             overtaken = False
-            if self._specs.get(spec.name) != spec:
+            if not self._is_current(spec):
                 return Change()  # the configuration changed in the meantime
             if not await self._admitter.holds(spec, withheld):  # the operator decided while it was judged
                 overtaken = True
@@ -430,10 +432,15 @@ class Discoverer(anyio.AsyncContextManagerMixin):
                     self.connections.complete(comparison)
         return change
 
+    def _is_current(self, spec: ServerSpec) -> bool:
+        """Whether a specification is that of now, whenever the server was approved first."""
+        now = self._specs.get(spec.name)
+        return now is not None and replace(now, approved_at=spec.approved_at) == spec
+
     def _agrees(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
         """Whether the catalog has the result of this judgement."""
         record = self._catalog.snapshot.servers.get(spec.name)
-        if record is None or self._specs.get(spec.name) != spec:
+        if record is None or not self._is_current(spec):
             return False
         return (record.judged_by, record.fingerprint) == (withheld.judged_by, spec.fingerprint)
 

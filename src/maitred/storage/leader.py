@@ -63,6 +63,11 @@ class Jobs:
         self._database = database
         self._clock = clock
 
+    @property
+    def end_with_process(self) -> bool:
+        """Whether the job of a process that is killed is free at once. A lease lasts up to `LEASE_S` more."""
+        return self._database.locks_jobs
+
     @asynccontextmanager
     async def run(self, name: str, *, wait_s: float = 0.0) -> AsyncIterator[Fence | None]:
         """Do a job within the context, or get `None` if another process does it for longer than `wait_s`.
