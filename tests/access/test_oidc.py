@@ -95,9 +95,11 @@ def serving(provider: OwnProvider) -> Iterator[str]:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         provider.issuer = provider.issuer or f"http://127.0.0.1:{server.server_port}"
-        yield provider.issuer
-        server.shutdown()
-        thread.join()
+        try:
+            yield provider.issuer
+        finally:  # a thread whose server is closed takes a whole core until the tests end
+            server.shutdown()
+            thread.join()
 
 
 def client_of(address: str, secret: str = "") -> OidcClient:
