@@ -150,7 +150,7 @@ def test_every_long_option_that_has_a_letter_has_it_in_each_command() -> None:
     [
         ("serch x", "No such command 'serch'; did you mean 'search'?"),
         ("tokens lst", "No such command 'lst'; did you mean 'list'?"),
-        ("tokens xyzzy", "No such command 'xyzzy'; there is create, list or revoke"),
+        ("tokens xyzzy", "No such command 'xyzzy'; there is create, list, suspended or revoke"),
         ("search --limt 3 x", "No such option: --limt; did you mean --limit?"),
         ("audit verfy", "'verfy' is not list, verify, export, prune or stream; did you mean 'verify'?"),
         ("add x npx -z foo", "what belongs to the program goes after `--`: `maitred add NAME -- COMMAND …`"),
