@@ -14,7 +14,7 @@ from maitred.admission.address_guard import ForbiddenAddressError, resolve
 from maitred.admission.addresses import Network, networks
 from maitred.admission.guarded_transport import GuardedTransport
 from maitred.backends.base import ConnectError, ConnectOptions
-from maitred.backends.oauth.brought_tokens import CallerTokens
+from maitred.backends.oauth.caller_token_memory import CallerTokens
 from maitred.backends.orphans import catalog_of
 from maitred.backends.process import Warden
 from maitred.browser.browsers import Browsers

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from tests.backends.rig import RESOLVE
 
 from maitred.backends.base import ConnectError, LoginNeededError
-from maitred.backends.oauth.brought_tokens import CallerTokens
+from maitred.backends.oauth.caller_token_memory import CallerTokens
 from maitred.backends.oauth.caller_tokens import ACCESS_TOKEN, GRANT_TYPE, ExchangedTokens, ForwardedTokens
 from maitred.backends.oauth.client import LoginTarget
 from maitred.backends.oauth.vault import Vault

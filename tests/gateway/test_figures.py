@@ -171,7 +171,10 @@ async def test_figures_name_tools_servers_and_what_was_spent(tmp_path: Path) -> 
     }
     assert list(stats.used) == ["files__tool_01", "files/tool_02 (gone)"]
     assert (stats.calls, stats.by_server["files"].calls, stats.tools, stats.servers) == (3, 3, 29, 1)
-    assert [(row.principal, row.answers) for row in stats.spending] == [("ada", 1), ("local", 0)]  # who called
+    assert [(row.principal, row.answers) for row in stats.spending] == [
+        ("ada", 1),
+        ("local", 0),
+    ]  # who called
     assert stats.raw_tokens == sum(tool.cost_tokens for tool in gateway.snapshot.tools)
 
 

@@ -126,11 +126,18 @@ class SecretStore:
             )
 
     def names(self) -> Sequence[str]:
-        """Return the names of the secrets that were kept, in order."""
+        """Return the names of the secrets that were kept, in order.
+
+        Raises:
+            SecretStoreError: The list of names cannot be read, or is damaged.
+        """
         try:
-            return _names_of(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
             return []
+        except (OSError, ValueError) as error:
+            raise SecretStoreError(f"{self._path} cannot be read: {type(error).__name__}") from error
+        return self._names_of(text)
 
     @property
     def _path(self) -> Path:
@@ -138,17 +145,23 @@ class SecretStore:
 
     def _change_names(self, change: Callable[[Sequence[str]], set[str]]) -> None:
         """Change the list, for the owner only; two at once both count."""
-        rewrite(self._path, lambda text: json.dumps(sorted(change(_names_of(text)))), create=True)
+        rewrite(self._path, lambda text: json.dumps(sorted(change(self._names_of(text)))), create=True)
 
+    def _names_of(self, text: str) -> Sequence[str]:
+        """The names in the text of the list, in order; none in an empty one.
 
-def _names_of(text: str) -> Sequence[str]:
-    """The names in the text of the list, in order; what is no list of names has none."""
-    try:
-        names = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    names = names if isinstance(names, list) else []
-    return sorted({one for one in names if isinstance(one, str) and NAME.fullmatch(one)})
+        Raises:
+            SecretStoreError: It is no list of names. No keyring can list them, so it is not overwritten.
+        """
+        try:
+            names = json.loads(text or "[]")
+        except (ValueError, RecursionError):
+            names = None
+        if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+            raise SecretStoreError(
+                f"the list of names in {self._path} is damaged; mend it, or remove it to forget the names"
+            )
+        return sorted({one for one in names if NAME.fullmatch(one)})
 
 
 @contextmanager

@@ -89,7 +89,7 @@ async def open_gateway(
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
-    from maitred.backends.oauth.brought_tokens import CallerTokens
+    from maitred.backends.oauth.caller_token_memory import CallerTokens
     from maitred.gateway.events import Events
 
     async with single_error(), AsyncExitStack() as stack:

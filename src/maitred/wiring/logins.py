@@ -10,7 +10,7 @@ from maitred.wiring.storage import vault_of
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.admission.guarded_transport import GuardedTransport
     from maitred.backends.http import TokenSource
-    from maitred.backends.oauth.brought_tokens import CallerTokens
+    from maitred.backends.oauth.caller_token_memory import CallerTokens
     from maitred.backends.oauth.client import LoginTarget
     from maitred.backends.oauth.login_requests import LoginRequests
     from maitred.model.servers import ServerSpec

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
     from maitred.backends.base import Backend, Listener
     from maitred.backends.http import TokenSource
-    from maitred.backends.oauth.brought_tokens import CallerTokens
+    from maitred.backends.oauth.caller_token_memory import CallerTokens
     from maitred.backends.pool import BackendPool
     from maitred.browser.browsers import Browsers
     from maitred.model.servers import ServerSpec

@@ -17,6 +17,7 @@ from tests.surfaces.cli.rig import Run, runner
 from maitred.config.clients.connection import ClientChange, write_connection
 from maitred.config.load import load
 from maitred.errors import ConfigError
+from maitred.model.tools import ToolKey
 from maitred.surfaces.cli import connect
 
 PLACES = {
@@ -153,3 +154,30 @@ def test_a_mistyped_answer_is_asked_for_again_and_a_no_is_a_no(
     type_in(monkeypatch, ["n"])
     assert "Disconnected" not in run("disconnect").fine
     assert "maitred" in servers(tmp_path / PLACES["cursor"])
+
+
+def test_a_server_whose_client_hides_all_its_tools_is_off_and_the_tools_of_the_next_stay_hidden(
+    run: Run, tmp_path: Path
+) -> None:
+    """`*` is no name of a tool; it used to leave the hidden tools of all later servers on."""
+    entries = {
+        "a": {"command": "run-a", "disabledTools": ["*"]},
+        "b": {"command": "run-b", "disabledTools": ["delete"]},
+    }
+    put(tmp_path / PLACES["kiro"], {"mcpServers": entries})
+    run("import", "a", "b").fine  # noqa: B018  # it ran
+
+    settings = load(tmp_path / "maitred.yaml")
+    assert [settings.servers[name].enabled for name in "ab"] == [False, True]
+    assert settings.tools[ToolKey(server="b", name="delete")].enabled is False
+
+
+def test_nothing_is_taken_over_that_could_not_be_undone(run: Run, tmp_path: Path) -> None:
+    """A damaged memory of imports is said before anything is written."""
+    run("import", "of-kiro").fine  # noqa: B018
+    [memory] = (tmp_path / "state").rglob("*.imported.json")
+    memory.write_text("{")
+    before = (tmp_path / "maitred.yaml").read_bytes()
+
+    assert "the memory of imports cannot be read" in run("import", "of-cursor").refused
+    assert (tmp_path / "maitred.yaml").read_bytes() == before

@@ -395,3 +395,15 @@ def test_options_that_do_not_fit_are_refused(maitred: Run, tmp_path: Path) -> No
     assert "is no way to run" in add(maitred, tmp_path, plain, "--by", "docker").refused
     assert "no terminal to ask at; --yes" in add(maitred, tmp_path, plain).refused
     assert "has no version '9'; there is 1.2.0" in add(maitred, tmp_path, plain, "--version", "9").refused
+
+
+@pytest.mark.parametrize("options", [["--isolated", "--network", "none"], ["--as", "other"], ["--yes"]])
+def test_options_of_a_registry_are_refused_without_one(
+    maitred: Run, tmp_path: Path, options: list[str]
+) -> None:
+    """They would do nothing, and a server would run without the limits that were asked for."""
+    before = (tmp_path / "maitred.yaml").read_text()
+    refused = maitred("add", "x", *options, "--", "true").refused
+    assert options[0] in refused
+    assert "goes with `--from registry` alone" in refused
+    assert (tmp_path / "maitred.yaml").read_text() == before

@@ -122,3 +122,13 @@ def test_a_manifest_may_ask_for_a_secret_of_its_own(maitred: Run, tmp_path: Path
     said = maitred("register", "m.json").fine
     assert "env.A: would be given the secret own/A of the keyring" in said
     assert "waits for your approval" in said
+
+
+def test_a_damaged_list_of_names_is_said_and_not_overwritten(maitred: Run, tmp_path: Path) -> None:
+    """No keyring could list the other names."""
+    names = tmp_path / "state" / "maitred" / "secret-names.json"
+    names.parent.mkdir(parents=True)
+    names.write_text('["TOKEN", "OTHER"')
+    for words in (("secret", "list"), ("secret", "remove", "TOKEN")):
+        assert "is damaged; mend it" in maitred(*words).refused
+    assert names.read_text() == '["TOKEN", "OTHER"'

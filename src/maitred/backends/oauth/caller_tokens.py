@@ -1,4 +1,4 @@
-"""The tokens that callers bring: exchanged for tokens of a server (RFC 8693), or forwarded to it.
+"""Tokens that callers send to the gateway: exchanged for tokens of a server (RFC 8693), or forwarded to it.
 
 What comes back from an exchange is kept until it ends, and used for the same principal and server.
 """
@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from maitred.backends.base import ConnectError, LoginNeededError
 from maitred.backends.listing import clean
-from maitred.backends.oauth.brought_tokens import CallerTokens, ExchangedToken, audience_of, end_of
+from maitred.backends.oauth.caller_token_memory import CallerTokens, ExchangedToken, audience_of, end_of
 from maitred.backends.oauth.client import LoginTarget
 from maitred.config.redaction import SECRETS
 from maitred.config.sections import is_loopback
@@ -29,7 +29,7 @@ _OK: Final = 200
 _REFUSING: Final = frozenset({400, 401, 403})
 
 
-class _Brought:
+class _CallerTokenSource:
     """What both kinds of tokens have in common; implements a part of `maitred.backends.http.TokenSource`."""
 
     def __init__(self, access: LoginTarget, callers: CallerTokens) -> None:
@@ -48,7 +48,7 @@ class _Brought:
 
     def _own(self) -> str:
         principal = self._access.principal
-        token = self._callers.brought(principal)
+        token = self._callers.token_of(principal)
         if not token:
             who = repr(principal) if principal else "the gateway itself"
             raise LoginNeededError(
@@ -58,13 +58,13 @@ class _Brought:
         return token
 
 
-class ExchangedTokens(_Brought):
+class ExchangedTokens(_CallerTokenSource):
     """Exchanges the caller's token for one of the server, once for all calls of the principal."""
 
     @property
     def scope(self) -> str:
         """See `TokenSource`."""
-        known = self._callers.got.get(self._place)
+        known = self._callers.exchanged.get(self._place)
         return known.scope if known else ""
 
     @property
@@ -73,7 +73,7 @@ class ExchangedTokens(_Brought):
 
     async def token(self) -> str:
         """See `TokenSource`."""
-        own = self._own()  # also where a token of the server is kept: who brings none gets none
+        own = self._own()  # also where a token of the server is kept: a caller without one gets none
         known = self._known()
         return known.token if known else await self._exchanged(own, "")
 
@@ -82,7 +82,7 @@ class ExchangedTokens(_Brought):
         return await self._exchanged(self._own(), refused)
 
     def _known(self) -> ExchangedToken | None:
-        known = self._callers.got.get(self._place)
+        known = self._callers.exchanged.get(self._place)
         return known if known and known.ends_at - _MARGIN_S > self._callers.clock() else None
 
     async def _exchanged(self, own: str, refused: str) -> str:
@@ -94,7 +94,7 @@ class ExchangedTokens(_Brought):
             if got.token == refused:
                 raise LoginNeededError(f"it refuses the token that it was exchanged for: {self.remedy}")
             SECRETS.learn_named({"access_token": got.token})
-            self._callers.got[self._place] = got
+            self._callers.exchanged[self._place] = got
             return got.token
 
     async def _send(self, own: str) -> ExchangedToken:
@@ -111,9 +111,9 @@ class ExchangedTokens(_Brought):
         if response.status_code in _REFUSING and isinstance(answer.get("error"), str):
             told = clean(answer["error"])[:_LONGEST]
             raise LoginNeededError(f"the token of {self._access.principal!r} was not exchanged ({told})")
-        return self._taken(response.status_code, answer, auth.exchange, url, own)
+        return self._read_answer(response.status_code, answer, auth.exchange, url, own)
 
-    def _taken(
+    def _read_answer(
         self, status: int, answer: Mapping[str, Any], exchange: TokenExchange, url: str, own: str
     ) -> ExchangedToken:
         token, lasts_s = answer.get("access_token"), answer.get("expires_in")
@@ -133,7 +133,7 @@ class ExchangedTokens(_Brought):
         return ExchangedToken(token=token, ends_at=ends_at, scope=scope if isinstance(scope, str) else "")
 
 
-class ForwardedTokens(_Brought):
+class ForwardedTokens(_CallerTokenSource):
     """Sends the caller's own token, where the operator and the token itself allow that."""
 
     async def token(self) -> str:

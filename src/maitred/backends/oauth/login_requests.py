@@ -137,7 +137,7 @@ class LoginRequests(anyio.AsyncContextManagerMixin):
     def find(self, ticket: str) -> BrowserLogin | None:
         """The open login of a ticket that no browser has continued yet."""
         request = self._of_ticket(ticket)
-        return _shown(request) if request else None
+        return _browser_login(request) if request else None
 
     def go_on(self, ticket: str) -> BrowserLogin | None:
         """Use up a ticket: from now on the login belongs to the browser that gets the proof as a cookie."""
@@ -145,7 +145,7 @@ class LoginRequests(anyio.AsyncContextManagerMixin):
         if request is None:
             return None
         request.proof = secrets.token_urlsafe(32)
-        return _shown(request)
+        return _browser_login(request)
 
     def _of_ticket(self, ticket: str) -> LoginRequest | None:
         for request in self._open.values():
@@ -176,7 +176,7 @@ def _cookie(request: LoginRequest) -> str:
     return f"maitred-login-{hashlib.sha256(request.ticket.encode()).hexdigest()[:8]}"
 
 
-def _shown(request: LoginRequest) -> BrowserLogin:
+def _browser_login(request: LoginRequest) -> BrowserLogin:
     return BrowserLogin(
         server=request.server,
         principal=request.principal,

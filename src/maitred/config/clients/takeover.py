@@ -26,6 +26,7 @@ from maitred.errors import ConfigError
 from maitred.model.tools import ToolKey
 
 _SUFFIX: Final = ".imported.json"
+_ALL_TOOLS: Final = "*"
 _MOST_TIMES: Final = 20
 
 
@@ -95,11 +96,12 @@ def take_over(source: Path, servers: Sequence[ClientServer], *, command: str = "
     Raises:
         ConfigError: The configuration cannot be changed; it is then as it was.
     """
+    times = _read_times(source)  # if it cannot be read, nothing is taken over that could not be undone
     before = source.read_bytes() if source.exists() else None
-    add_servers(source, {one.name: one.entry for one in servers})
-    with contextlib.suppress(ConfigError):  # the configuration is in the format of a client
-        for one in servers:
-            for name in one.hidden_tools:
+    add_servers(source, {one.name: _entry_here(one) for one in servers})
+    for one in servers:
+        for name in set(one.hidden_tools) - {_ALL_TOOLS}:
+            with contextlib.suppress(ConfigError):  # the configuration is in the format of a client
                 change_choices(source, ToolKey(server=one.name, name=name), {"enabled": False})
     this_time = {
         "before": None if before is None else base64.b64encode(before).decode("ascii"),
@@ -107,7 +109,12 @@ def take_over(source: Path, servers: Sequence[ClientServer], *, command: str = "
         "servers": {one.name: reach_hash(one.entry) for one in servers},
         "command": command,
     }
-    _write_times(source, [*_read_times(source)[-_MOST_TIMES + 1 :], this_time])
+    _write_times(source, [*times[-_MOST_TIMES + 1 :], this_time])
+
+
+def _entry_here(server: ClientServer) -> Mapping[str, Any]:
+    """The entry of a server; it is switched off where its client hides all of its tools."""
+    return {**server.entry, "enabled": False} if _ALL_TOOLS in server.hidden_tools else server.entry
 
 
 def forget_declined(source: Path, servers: Sequence[ClientServer]) -> None:

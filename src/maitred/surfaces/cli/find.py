@@ -171,7 +171,9 @@ def _age(known: "ServerList") -> str:
     elif seconds < _DAY_H * _HOUR_S:
         age = count_of(int(seconds // _HOUR_S), "hour")
     else:
-        age = count_of(int(seconds // (24 * _HOUR_S)), "day") if seconds < float("inf") else "of the future"
+        if seconds == float("inf"):
+            return "The list bears a date of the future; --refresh fetches it again."
+        age = count_of(int(seconds // (24 * _HOUR_S)), "day")
     return f"The list is {age} old; --refresh fetches it again."
 
 

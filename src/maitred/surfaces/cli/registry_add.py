@@ -62,6 +62,10 @@ NetworkOption = Annotated[
 WriteOption = Annotated[
     bool, typer.Option("--write-secrets", help="With --from: write secrets into the file as they are.")
 ]
+_OWN_OPTIONS: Final = {
+    "key": "--as", "version": "--version", "by": "--by", "value": "--value", "file": "--file",
+    "isolated": "--isolated", "network": "--network", "write_secrets": "--write-secrets", "yes": "--yes",
+}  # fmt: skip
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --from: ask nothing.")]
 
 
@@ -87,6 +91,18 @@ class Wishes:
     def asks(self) -> bool:
         """Whether the person can be asked."""
         return not self.yes and sys.stdin.isatty()
+
+
+def refuse_registry_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that only `--from registry` has: without it they would do nothing.
+
+    Raises:
+        ConfigError: One of them was given; the error says how else a server is isolated.
+    """
+    if given := [option for key, option in _OWN_OPTIONS.items() if options[key]]:
+        hint = "; to isolate a server of your own, write a manifest, see `maitred docs registration`"
+        advice = hint if options["isolated"] or options["network"] else ""
+        raise ConfigError(", ".join(given), [f"goes with `--from registry` alone{advice}"])
 
 
 def add_from_registry(options: Mapping[str, Any], pairs: Callable[[str, list[str]], dict[str, str]]) -> None:

@@ -64,7 +64,10 @@ def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> No
     """List the names of the secrets, and which servers of the configuration use them."""
     may_configure(config)
     users = _servers_by_secret(config_path(config))
-    names = SecretStore().names()
+    try:
+        names = SecretStore().names()
+    except SecretStoreError as error:
+        raise ConfigError("secret", [str(error)]) from error
     if as_json:
         print_json({"secrets": [{"name": name, "servers": users.get(name, [])} for name in names]})
         return

@@ -50,6 +50,7 @@ from maitred.surfaces.cli.registry_add import (
     WriteOption,
     YesOption,
     add_from_registry,
+    refuse_registry_options,
 )
 from maitred.surfaces.cli.session import command_line
 from maitred.surfaces.cli.trial import show_trial, try_server
@@ -111,6 +112,7 @@ def add(
     if source:
         add_from_registry(context.params, _pairs)
         return
+    refuse_registry_options(context.params)
     _check_words(name, command or [])
     entry = _place(command or [], url, transport, cwd=cwd) | _environment(env or [], header or [])
     _add(config, name, entry, replace=replace, tries=not no_try, as_json=as_json)

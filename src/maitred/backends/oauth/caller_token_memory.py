@@ -1,4 +1,4 @@
-"""The tokens of an authorization server that callers brought, and those that were got for them, in memory.
+"""Keeps in memory the tokens that callers sent to the gateway, and the tokens that those were exchanged for.
 
 The gateway has checked each before it comes here. What is read of a token here is not checked again.
 """
@@ -28,25 +28,25 @@ class ExchangedToken:
 
 
 class CallerTokens:
-    """The last token that each principal brought, and what was got for it."""
+    """The last token that each principal sent, and `exchanged`: a token for each principal and server."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
-        self._brought: LRUCache[str, str] = LRUCache(_MOST)
-        self.got: LRUCache[tuple[str, str], ExchangedToken] = LRUCache(_MOST)
+        self._tokens: LRUCache[str, str] = LRUCache(_MOST)
+        self.exchanged: LRUCache[tuple[str, str], ExchangedToken] = LRUCache(_MOST)
         self._locks: LRUCache[tuple[str, str], anyio.Lock] = LRUCache(_MOST)
 
     def note(self, principal: str, token: str) -> bool:
         """Remember a token that was checked just now, and is this principal's; returns whether it is new."""
-        if self._brought.get(principal) == token:
+        if self._tokens.get(principal) == token:
             return False
         SECRETS.learn_named({"token": token})
-        self._brought[principal] = token
+        self._tokens[principal] = token
         return True
 
-    def brought(self, principal: str) -> str:
+    def token_of(self, principal: str) -> str:
         """The principal's own token; empty if it has none that is good now."""
-        token = self._brought.get(principal, "")
+        token = self._tokens.get(principal, "")
         return token if token and end_of(token, 0.0) > self.clock() else ""
 
     def lock(self, place: tuple[str, str]) -> anyio.Lock:
@@ -71,11 +71,11 @@ def audience_of(token: str) -> set[str] | None:
     claims = claims_of(token)
     if claims is None or "aud" not in claims:
         return None
-    told = claims["aud"]
-    return {str(one) for one in told} if isinstance(told, list) else {str(told)}
+    audience = claims["aud"]
+    return {str(one) for one in audience} if isinstance(audience, list) else {str(audience)}
 
 
 def end_of(token: str, unknown: float) -> float:
     """When a token ends, in Unix seconds; `unknown` if it does not say that."""
-    told = (claims_of(token) or {}).get("exp")
-    return float(told) if isinstance(told, int | float) and not isinstance(told, bool) else unknown
+    ends_at = (claims_of(token) or {}).get("exp")
+    return float(ends_at) if isinstance(ends_at, int | float) and not isinstance(ends_at, bool) else unknown
