@@ -1,8 +1,10 @@
 """References to secrets: of the keyring, and of commands. What is not allowed is refused."""
 
 import stat
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,7 @@ from tests.support.file_keyring import FileKeyring, no_keyring, using
 from maitred.config.interpolate import UnresolvedReferenceError, references, resolve, resolver
 from maitred.config.load import parse
 from maitred.config.redaction import redact
-from maitred.config.secret_commands import MOST_BYTES, SecretCommandError, SecretCommands
+from maitred.config.secret_commands import MOST_BYTES, SecretCommandError, SecretCommands, _communicate
 from maitred.config.secret_store import SecretStore, SecretStoreError
 from maitred.errors import ConfigError
 
@@ -191,3 +193,17 @@ def test_the_setting_is_a_list_or_a_choice(written: str, commands: tuple[str, ..
 def test_a_setting_that_means_nothing_is_a_fault(written: str) -> None:
     with pytest.raises(ConfigError, match=r"line 1: secrets\.commands"):
         parse(Path("m.yaml"), f"secrets: {{commands: {written}}}\n")
+
+
+def test_what_a_command_prints_just_before_it_ends_is_read(tmp_path: Path) -> None:
+    """It used to be lost when it came between a look for output and a look whether the command runs."""
+    go_on = tmp_path / "go-on"
+
+    class EndsLate(subprocess.Popen[bytes]):
+        def poll(self) -> int | None:
+            go_on.touch()
+            return self.wait(30)
+
+    script = f"while [ ! -e {go_on} ]; do sleep 0.02; done; echo quiet-river"
+    with EndsLate(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert _communicate(process, time.monotonic() + 60) == (b"quiet-river\n", b"")

@@ -1,20 +1,22 @@
 """A server that changes what it says of itself: exactly what changed is withheld, shown, and comes back."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from tests.catalog.databases import execute
-from tests.gateway.rig import SCHEMA, opened, settings_of
+from tests.gateway.rig import SCHEMA, opened, settings_of, until
 from tests.gateway.shifting import Shifting, tool
 
 from maitred.admission.gatekeeper import Gatekeeper
 from maitred.admission.judge import Judge
 from maitred.admission.judgement import Judgement
 from maitred.catalog.stages import PublishedDefinition, WithheldParts
-from maitred.config.settings import Admission, Settings
+from maitred.config.settings import Admission, Audit, Settings
 from maitred.errors import AdmissionError, PromptNotFoundError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
@@ -311,3 +313,36 @@ async def test_a_server_whose_log_is_altered_while_it_is_judged_stays_as_it_was(
         [report] = await gateway.sync(["notes"], viewer=LOCAL_USER)
         assert "altered" in report.error
         assert names(gateway) == {"read_note", "write_note"}
+
+
+async def test_a_decision_of_another_process_counts_whatever_is_logged_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway counts decisions while it logs a change of its server itself.
+
+    That event used to hide the next decision: a server that another process suspended went on being called.
+    """
+    server, settings = Shifting("notes"), strict(tmp_path)
+    armed = False
+    async with opened(settings, server) as gateway:  # type: ignore[arg-type]
+        registry = gateway._admission._registry
+        count = registry.turns
+
+        async def turns() -> int:
+            nonlocal armed
+            if armed:
+                armed = False
+                server.change("write_note", description="Write a note, or any file.")
+                with anyio.move_on_after(2):  # it may have to wait until the count has ended
+                    await gateway.sync(["notes"], viewer=LOCAL_USER)
+            return await count()
+
+        monkeypatch.setattr(registry, "turns", turns)
+        async with opened(settings, server) as other:  # type: ignore[arg-type]
+            await gateway.sync(["notes"], viewer=LOCAL_USER)
+            armed = True
+            await gateway.configure(replace(settings, audit=Audit(keep_days=10)), viewer=LOCAL_USER)
+            await gateway.sync(["notes"], viewer=LOCAL_USER)
+            await other.decide("notes", "suspend", viewer=LOCAL_USER)
+            with anyio.fail_after(30):
+                await until(gateway, lambda: "read_note" not in names(gateway))

@@ -86,10 +86,8 @@ class Gatekeeper:
         self._catalog = catalog
         self._make_judge = make_judge
         self._section = Admission()
-        self.turns_taken = 0
-        """How many events this process has logged for what servers publish; no other task need read those
-        again.
-        """
+        self._own_turns = 0
+        self._counting = anyio.Lock()
         self._judging = anyio.CapacityLimiter(_MOST_JUDGING)
         self._judgements: dict[str, _CachedJudgement] = {}
         self._listed: Mapping[str, Sequence[Tool]] = {}
@@ -148,15 +146,29 @@ class Gatekeeper:
                     raise AdmissionError(spec.name, "it is not registered")
                 return state, events
             instead = _takes_place_of_last(events, fresh)
-            is_written = await self.registry.append(
-                spec.name,
-                fresh,
-                after=len(events) - instead,
-                last=events[-1] if events else None,
-                instead=instead,
-                definition=(digest, await anyio.to_thread.run_sync(live.to_bytes)),
-            )  # look again: another process may have been first
-            self.turns_taken += (len(fresh) - instead) if is_written else 0
+            definition = (digest, await anyio.to_thread.run_sync(live.to_bytes))
+            async with self._counting:
+                is_written = await self.registry.append(
+                    spec.name,
+                    fresh,
+                    after=len(events) - instead,
+                    last=events[-1] if events else None,
+                    instead=instead,
+                    definition=definition,
+                )  # look again: another process may have been first
+                self._own_turns += (len(fresh) - instead) if is_written else 0
+
+    async def turns_of_others(self) -> int:
+        """How many events all servers have, without those that this process logged for what servers publish.
+
+        No other task need read the latter again. None is logged while they are counted: an own event that one
+        of the two counts lacks would hide the next decision of another process.
+
+        Raises:
+            StoreError: They cannot be counted.
+        """
+        async with self._counting:
+            return await self.registry.turns() - self._own_turns
 
     async def _last_definitions(self, server: str) -> tuple[Definition, Definition]:
         """What a server published last, and what was approved of it; empty if nothing is known."""

@@ -122,6 +122,7 @@ def _communicate(process: subprocess.Popen[bytes], deadline: float) -> tuple[byt
         TimeoutError: It did not end in time.
     """
     texts = {"out": bytearray(), "err": bytearray()}
+    has_ended = False
     with selectors.DefaultSelector() as selector:
         for name, stream in (("out", process.stdout), ("err", process.stderr)):
             if stream is not None:
@@ -130,23 +131,34 @@ def _communicate(process: subprocess.Popen[bytes], deadline: float) -> tuple[byt
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
-            ready = selector.select(min(left, _TICK_S))
-            if not ready and process.poll() is not None:
+            ready = selector.select(0 if has_ended else min(left, _TICK_S))
+            if not ready and has_ended:  # something that it started keeps the streams open
                 break
-            for key, _ in ready:
-                stream_read: IO[bytes] = key.fileobj  # type: ignore[assignment]  # as registered
-                chunk = os.read(stream_read.fileno(), _CHUNK)
-                if not chunk:
-                    selector.unregister(key.fileobj)
-                text = texts[key.data]
-                text += chunk[: MOST_BYTES + 1 - len(text)]
-                if key.data == "out" and len(text) > MOST_BYTES:
-                    return bytes(text), bytes(texts["err"])
+            if not ready:  # if it has ended, one more look: it may have written meanwhile
+                has_ended = process.poll() is not None
+            _read_ready(selector, ready, texts)
+            if len(texts["out"]) > MOST_BYTES:
+                return bytes(texts["out"]), bytes(texts["err"])
     try:
         process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
     return bytes(texts["out"]), bytes(texts["err"])
+
+
+def _read_ready(
+    selector: selectors.BaseSelector,
+    ready: Sequence[tuple[selectors.SelectorKey, int]],
+    texts: Mapping[str, bytearray],
+) -> None:
+    """Add what streams have to their texts, one byte over the bound at most; drop those that ended."""
+    for key, _ in ready:
+        stream: IO[bytes] = key.fileobj  # type: ignore[assignment]  # as registered
+        chunk = os.read(stream.fileno(), _CHUNK)
+        if not chunk:
+            selector.unregister(key.fileobj)
+        text = texts[key.data]
+        text += chunk[: MOST_BYTES + 1 - len(text)]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

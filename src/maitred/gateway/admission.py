@@ -129,8 +129,7 @@ class AdmissionService:
             StoreError: The decisions cannot be read.
         """
         self._gatekeeper.use(settings.admission)
-        own = self._gatekeeper.turns_taken
-        self._turns = await self._registry.turns() - own
+        self._turns = await self._gatekeeper.turns_of_others()
         return await self._servers.joined(settings, partial(self._make_front, settings))
 
     async def catch_up(self) -> None:
@@ -169,7 +168,7 @@ class AdmissionService:
         while True:
             await self._news.wait()
             try:
-                if await self._registry.turns() - self._gatekeeper.turns_taken != self._turns:
+                if await self._gatekeeper.turns_of_others() != self._turns:
                     await self.changed()
             except MaitredError as error:
                 log.warning("what was decided on servers is not taken over yet", reason=str(error))
