@@ -1,9 +1,11 @@
 """Confidence intervals of means over queries, by the bootstrap; differences are paired query by query.
 
 The queries are drawn again with replacement, with a fixed seed, and the interval holds 95 % of the means. All
-measures share the draws.
+measures share the draws. The share of things that are counted has Wilson's interval, which is right for few
+things, too.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +13,8 @@ from typing import Final
 _DRAWS: Final = 2_000
 _SEED: Final = 29
 _EDGES: Final = (2.5, 97.5)
+_Z: Final = 1.959964
+"""Standard deviations on either side of the mean that hold 95 % of a normal distribution."""
 _CELLS: Final = 4_000_000
 """Numbers in memory at a time."""
 
@@ -22,6 +26,19 @@ class Interval:
     mean: float
     low: float
     high: float
+
+
+def share_interval(part: int, of: int) -> Interval | None:
+    """Return the share of `part` things among `of`, with its 95 % interval; `None` if there are no things.
+
+    The interval is Wilson's (1927): it does not close around 0 or 1 where few things were counted.
+    """
+    if not of:
+        return None
+    share, z2 = part / of, _Z * _Z
+    middle = (share + z2 / (2 * of)) / (1 + z2 / of)
+    half = _Z / (1 + z2 / of) * math.sqrt(share * (1 - share) / of + z2 / (4 * of * of))
+    return Interval(mean=share, low=max(0.0, middle - half), high=min(1.0, middle + half))
 
 
 Measures = Mapping[str, float]

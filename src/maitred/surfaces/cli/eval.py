@@ -26,6 +26,7 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
 )
+from maitred.surfaces.cli.eval_scan import scan
 from maitred.surfaces.cli.eval_search import percent, search, show_progress
 from maitred.surfaces.cli.eval_traps import traps
 from maitred.surfaces.cli.options import server_option
@@ -146,6 +147,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     eval_app.command("search")(search)
     eval_app.command("poison")(poison)
+    eval_app.command("scan")(scan)
     eval_app.command("traps")(traps)
     app.add_typer(eval_app, name="eval")
 
