@@ -1,8 +1,8 @@
 """Texts that people labelled as attacks or as honest, to measure the scan by and to train its scorer.
 
 A file has one JSON object a line: a pair, with an `attack` and the `honest` text nearest to it, or a single
-text with its `label`. `docs/cli.md` lists the keys. A text of the surface `definition` that is a JSON object,
-and a `definition`, are the whole definition of a tool; any other text is the description of one.
+text with its `label`. `docs/cli.md` lists the keys. A text of the surface `definition` that is a JSON object
+is the definition of a tool, or the schema of its arguments; any other text is the description of one.
 """
 
 import gzip
@@ -30,8 +30,13 @@ _TEXTS: Final = (
     "carrier",
     "phrasing",
     "label",
+    "before",
 )
 _KEYS: Final = frozenset({*_TEXTS, *LABELS, "text", "definition", "finding", "note"})
+_PARTS: Final = frozenset(
+    {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "arguments", "tool"}
+)
+"""Keys of the definition of a tool or prompt; an object without any is a schema."""
 _ENDINGS: Final = ("*.jsonl", "*.jsonl.gz")
 _MAX_FAULTS = 20
 
@@ -156,4 +161,6 @@ def _object_in(text: str) -> Mapping[str, Any] | None:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return value if value.keys() & _PARTS else {"inputSchema": value}

@@ -107,7 +107,8 @@ def evaluate(texts: Sequence[LabelledText], step: Callable[[], None] = lambda: N
 
 def definition_of(text: LabelledText) -> Mapping[str, Any]:
     """The definition of a tool that a text is, or is the description of."""
-    return text.definition or {"name": text.name or "tool", "description": text.text}
+    parts = text.definition or {"description": text.text}
+    return {"name": text.name or "tool", **parts}
 
 
 def shares_of(verdicts: Sequence[TextVerdict]) -> ScanShares:
