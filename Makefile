@@ -10,6 +10,7 @@ NPM_SERVERS := \
 	@modelcontextprotocol/server-sequential-thinking@2026.8.31 \
 	@modelcontextprotocol/conformance@0.2.0-alpha.12 \
 	@modelcontextprotocol/client@2.4.0 \
+	@microsoft/jest-sarif@1.0.0-beta.0 \
 	@playwright/mcp@0.0.83 \
 	oidc-provider@9.13.3 \
 	chrome-devtools-mcp@1.11.0

@@ -98,7 +98,7 @@ class Judge:
         if part not in definition.parts:
             return frozenset()
         content = definition.parts[part].content
-        findings = self._scan_part(_as_sent(part, content))
+        findings = self._scan_part(as_sent(part, content))
         unread = {key for key in _READ if f"{key}_hash" in content}
         return frozenset(
             {finding.rule for finding in findings if finding.severity in _WITHHELD["block"]} | unread
@@ -106,7 +106,7 @@ class Judge:
 
     def _findings_of(self, part: PartKey, live: Definition) -> Iterator[Finding]:
         content = live.parts[part].content
-        for finding in self._scan_part(_as_sent(part, content)):
+        for finding in self._scan_part(as_sent(part, content)):
             yield Finding(
                 layer="poisoning",
                 severity=finding.severity,
@@ -181,8 +181,8 @@ def _is_vouched(vouched: Definition | None, live: Definition, part: PartKey) -> 
     return vouched is not None and vouched.digest_of(part) == live.digest_of(part)
 
 
-def _as_sent(part: PartKey, content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part in the form that the server sent, so that a finding's places have the names its author knows."""
+def as_sent(part: PartKey, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a part as the server sent it, so that a finding's places have the names its author knows."""
     if part.kind == "instructions":
         return {"title": content.get("title", ""), "instructions": content.get("description", "")}
     return {"name": part.name, **{_FIELDS.get(key, key): value for key, value in content.items()}}

@@ -34,7 +34,17 @@ _TEXTS: Final = (
 )
 _KEYS: Final = frozenset({*_TEXTS, *LABELS, "text", "definition", "finding", "note"})
 _PARTS: Final = frozenset(
-    {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "arguments", "tool"}
+    {
+        "name",
+        "title",
+        "description",
+        "inputSchema",
+        "outputSchema",
+        "annotations",
+        "_meta",
+        "arguments",
+        "tool",
+    }
 )
 """Keys of the definition of a tool or prompt; an object without any is a schema."""
 _ENDINGS: Final = ("*.jsonl", "*.jsonl.gz")

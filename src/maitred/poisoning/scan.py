@@ -16,6 +16,7 @@ from maitred.model.approvals import Severity
 from maitred.poisoning.characters import HiddenCharacters, signs
 from maitred.poisoning.confusables import fold
 from maitred.poisoning.ideas import ideas_in, mask
+from maitred.poisoning.kinds import KINDS
 from maitred.poisoning.passages import (
     MAX_CHARACTERS,
     SHORT,
@@ -98,25 +99,6 @@ _KEY_LABEL = re.compile(
 )
 _LEAST_CIPHERED = 5
 _SENTENCE_LABEL = 4
-_FIXES: Final = {
-    "invisible": "send the text without these characters",
-    "bidi": "send the text without these characters",
-    "control": "send the text without these characters",
-    "lookalike-letters": "write the word in one alphabet",
-    "styled-letters": "write plain letters",
-    "encoded": "write the text as it is, or leave it out",
-    "long-text": "move details into a resource that a model reads when it needs them",
-    "too-much": "move details into a resource that a model reads when it needs them",
-    "padding": "remove the blank space",
-    "other-tools": "describe this tool only; leave the choice and order of others to the model",
-    "priority": "say what this tool does well, not that others are worse",
-    "consent": "let the user choose what to confirm",
-    "secrecy": "let the model choose what it tells the user",
-    "exfiltration": "read the data on the server's side, where its operator has configured it",
-    "lure": "ask for what the call needs and nothing else",
-    "command": "start programs on the server's side, or tell the user what to run",
-}
-_FIX: Final = "say what the tool does, and give no orders to the model"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +107,7 @@ class PoisonFinding:
 
     `where` is the JSON pointer into the definition. `excerpt` has at most 160 characters, none of them
     invisible. Severity `refuse`: no honest text says this; `ask`: a person has to look; `warn`: weak, for
-    information only.
+    information only. `nearest` is the example that the trained scorer finds most like it, if it found it.
     """
 
     rule: str
@@ -134,6 +116,7 @@ class PoisonFinding:
     severity: Severity
     reason: str
     fix: str
+    nearest: str = ""
 
 
 class PoisonScan:
@@ -347,7 +330,7 @@ def _is_taken_back(one: PoisonFinding) -> bool:
 
 
 def _make_finding(rule: str, where: str, shown: str, severity: Severity, reason: str) -> PoisonFinding:
-    fix = _FIXES.get(rule, _FIX)
+    fix = KINDS[rule].fix
     return PoisonFinding(
         rule=rule, where=where, excerpt=quote_text(shown), severity=severity, reason=reason, fix=fix
     )

@@ -22,6 +22,7 @@ from maitred.wiring.logins import make_access, make_guarded
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.reload import follow_settings
 from maitred.wiring.storage import known_tool_names, open_store
+from maitred.wiring.transports import read_definition
 
 __all__ = [
     "audit_key",
@@ -41,5 +42,6 @@ __all__ = [
     "open_store",
     "open_tokens",
     "operator_resolver",
+    "read_definition",
     "single_error",
 ]

@@ -12,6 +12,7 @@ from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.model.transports import UnknownTransportError, transport_kind
 from maitred.thread_import import import_in_thread
+from maitred.wiring.exceptions import single_error
 from maitred.wiring.isolation import Containers, Programs
 from maitred.wiring.logins import make_access, make_guarded, make_tokens
 from maitred.wiring.orphans import ending_processes
@@ -20,6 +21,7 @@ from maitred.wiring.references import resolver_of
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from mcp.server import Server
 
+    from maitred.admission.definition import Definition
     from maitred.backends.base import Backend, Listener
     from maitred.backends.http import TokenSource
     from maitred.backends.oauth.caller_token_memory import CallerTokens
@@ -101,6 +103,30 @@ class BackendParts:
     browsers: "Callable[[], Browsers]"
     callers: "CallerTokens"
     serves: bool = False
+
+
+async def read_definition(settings: Settings, server: str) -> "Definition":
+    """Start a server of the configuration, read all that it publishes as it sends it, and end it.
+
+    Raises:
+        ServerError: It cannot be started, or does not list its tools.
+    """
+    from maitred.admission.definition import define
+    from maitred.backends.oauth.caller_token_memory import CallerTokens
+    from maitred.gateway.events import Events
+
+    pool, _ = make_pool(settings, {}, CallerTokens(), listener=Events(), serves=False, alone=True)
+    async with single_error(), pool:
+        await pool.configure({server: settings.servers[server]}, {})
+        async with pool.connection(server) as connection:
+            listing = await connection.list_tools()
+            offers = await connection.list_offers()
+            return define(
+                listing.as_sent,
+                offers.as_sent,
+                title=connection.title_as_sent,
+                instructions=connection.instructions_as_sent,
+            )
 
 
 async def load_backend(spec: "ServerSpec") -> None:

@@ -89,6 +89,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "stats": _entry("Look", "stats", "Show calls, tokens and tiers of the last days."),
     "tiers": _entry("Look", "stats", "Show the tools by tier, with score and figures."),
     "audit": _entry("Look", "audit", "Show who did what, verify it, export it."),
+    "scan": _entry(MEASURE, "scan", "Scan what a server publishes, for authors and for CI."),
     "eval": _entry(MEASURE, "eval", "Measure search, categories, mediation and the scan."),
     "budget": _entry(MEASURE, "stats", "Measure every answer of the menu against its limit."),
     "schema": _entry(MEASURE, "admission", "Print the JSON Schema of manifests."),
