@@ -24,7 +24,9 @@ IN_ENGLISH: Final = 70
 IN_OTHERS: Final = 15
 """Combined pairs of each kind in each other language."""
 BURIED: Final = 10
-SHARE_HELD: Final = 5
+PLAIN_IN_ENGLISH: Final = 4
+PLAIN_IN_OTHERS: Final = 5
+"""Honest texts from each carrier, if there are as many plain sentences in its half."""
 _SLOT: Final = "<>"
 _WITHOUT_SPACES: Final = ("ja", "zh")
 _COMBINED_ELSEWHERE: Final = ("placed", "errors", "changed", "encoded")
@@ -178,7 +180,7 @@ def _meetings(kind: str, orders: Sequence[Row], carriers: Sequence[Row]) -> Iter
         (order, carrier)
         for order in orders
         for carrier in carriers
-        if (order["id"] in held_back()) == (carrier["id"] in held_back())
+        if _can_meet(order, carrier)
     ]
     left = sorted(meetings, key=lambda both: number(kind, both[0]["id"], both[1]["id"]))
     used: dict[str, int] = {}
@@ -188,6 +190,12 @@ def _meetings(kind: str, orders: Sequence[Row], carriers: Sequence[Row]) -> Iter
         for row in best:
             used[row["id"]] = used.get(row["id"], 0) + 1
         yield best
+
+
+def _can_meet(order: Row, carrier: Row) -> bool:
+    """Whether both are of one language and of one half."""
+    same_half = (order["id"] in held_back()) == (carrier["id"] in held_back())
+    return same_half and order["language"] == carrier["language"]
 
 
 def _pair(kind: str, order: Row, carrier: Row, turn: int) -> Pair:
@@ -273,23 +281,20 @@ def _buried(carrier: Row, text: str, seed: Sequence[object]) -> str:
 
 
 def _plain_texts() -> Iterator[Pair]:
-    """Carriers of all groups with a plain sentence, twice each, and documents as they are."""
-    number_of = 0
-    for carrier in table("carriers"):
-        sentences = [
-            row
-            for row in table("sentences")
-            if row["language"] == carrier["language"]
-            and (row["id"] in held_back()) == (carrier["id"] in held_back())
-        ]
+    """Carriers and documents of all languages with a plain sentence, several times each."""
+    documents = [row for language in LANGUAGES for row in _documents("encoded", language)]
+    found = 0
+    for carrier in [*table("carriers"), *documents]:
+        sentences = [row for row in table("sentences") if _can_meet(row, carrier)]
+        wanted = PLAIN_IN_ENGLISH if carrier["language"] == "en" else PLAIN_IN_OTHERS
         start = number("plain", carrier["id"])
-        for turn in range(2 if carrier["language"] == "en" else 4):
+        for turn in range(min(len(sentences), wanted)):
             sentence = sentences[(start + turn) % len(sentences)]
-            number_of += 1
+            found += 1
             yield {
-                "id": f"n-{number_of:04}",
+                "id": f"n-{found:04}",
                 **{key: carrier[key] for key in ("surface", "language", "tone", "name")},
-                "text": _placed(carrier, sentence["text"], ()),
+                "text": _placed(carrier, sentence["text"], (carrier["id"], sentence["id"])),
                 "written": "combined",
                 "carrier": carrier["id"],
                 "order": sentence["id"],
