@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "scan"
 LANGUAGES: Final = ("en", "de", "es", "fr", "pt", "ja", "zh", "ru")
@@ -21,7 +20,7 @@ SURFACES: Final = ("definition", "answer", "resource", "prompt", "log")
 TONES: Final = ("blunt", "polite", "technical", "buried")
 IN_ENGLISH: Final = 70
 """Combined pairs of each kind in English, a tenth of them buried."""
-IN_OTHERS: Final = 15
+IN_OTHERS: Final = 18
 """Combined pairs of each kind in each other language."""
 BURIED: Final = 10
 PLAIN_IN_ENGLISH: Final = 4
@@ -47,22 +46,14 @@ _ENCODINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "hex": lambda text: text.encode().hex(),
     "rot13": lambda text: codecs.encode(text, "rot13"),
     "backwards": lambda text: text[::-1],
-    "percent": lambda text: quote(text, safe="") if not text.isascii() else _percent(text),
-    "spaced": lambda text: " ".join(text),
-    "parts": lambda text: " + ".join(json.dumps(text[at : at + 4], ensure_ascii=False) for at in _cuts(text)),
+    "percent": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+    "spaced": " ".join,
+    "parts": lambda text: " + ".join(f'"{text[at : at + 4]}"' for at in range(0, len(text), 4)),
     "code points": lambda text: " ".join(str(ord(letter)) for letter in text),
 }
 
 Row = Mapping[str, str]
 Pair = dict[str, Any]
-
-
-def _percent(text: str) -> str:
-    return "".join(f"%{ord(letter):02x}" for letter in text)
-
-
-def _cuts(text: str) -> range:
-    return range(0, len(text), 4)
 
 
 def number(*parts: object) -> int:
@@ -93,11 +84,11 @@ def held_back() -> frozenset[str]:
 
 
 def is_held_back(row: Mapping[str, Any]) -> bool:
-    """Whether a pair or an honest text belongs to the fixed fifth. Parts of one half never meet the other's."""
+    """Whether a pair or an honest text is of the fixed part that no training may read."""
     return row["id"] in held_back() or row.get("order") in held_back() or row.get("carrier") in held_back()
 
 
-# --- what was written by hand --------------------------------------------------------------------------------
+# --- what was written by hand -----------------------------------------------------------------------------
 
 
 def _lines(folder: str) -> Iterator[Pair]:
@@ -116,12 +107,12 @@ def honest_texts() -> list[Pair]:
     return [*_lines("honest"), *_plain_texts()]
 
 
-# --- what is combined ----------------------------------------------------------------------------------------
+# --- what is combined -------------------------------------------------------------------------------------
 
 
 def combined_pairs() -> list[Pair]:
     """All pairs from parts, in a fixed order."""
-    pairs = []
+    pairs: list[Pair] = []
     taken: set[str] = set()
     for kind in kinds():
         for language in LANGUAGES:
@@ -176,12 +167,7 @@ def _orders(kind: str, language: str) -> Sequence[Row]:
 
 def _meetings(kind: str, orders: Sequence[Row], carriers: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
     """Orders and carriers of the same half, each order and each carrier about as often as the others."""
-    meetings = [
-        (order, carrier)
-        for order in orders
-        for carrier in carriers
-        if _can_meet(order, carrier)
-    ]
+    meetings = [(order, carrier) for order in orders for carrier in carriers if _can_meet(order, carrier)]
     left = sorted(meetings, key=lambda both: number(kind, both[0]["id"], both[1]["id"]))
     used: dict[str, int] = {}
     while left:
@@ -301,7 +287,7 @@ def _plain_texts() -> Iterator[Pair]:
             }
 
 
-# --- bytes ---------------------------------------------------------------------------------------------------
+# --- bytes ------------------------------------------------------------------------------------------------
 
 
 def as_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
