@@ -28,7 +28,7 @@ _TEXTS: Final = (
     "name",
     "written",
     "carrier",
-    "phrasing",
+    "order",
     "label",
     "before",
 )
@@ -67,7 +67,7 @@ class LabelledText:
     tone: str = ""
     name: str = ""
     carrier: str = ""
-    phrasing: str = ""
+    order: str = ""
     definition: Mapping[str, Any] | None = None
 
     @property
@@ -150,7 +150,7 @@ def _texts_of(entry: Mapping[str, Any], place: str) -> Iterator[LabelledText]:
     pair = entry.get("id") or place
     given = {
         key: entry[key]
-        for key in ("kind", "surface", "language", "tone", "name", "carrier", "phrasing")
+        for key in ("kind", "surface", "language", "tone", "name", "carrier", "order")
         if key in entry
     }
     if "label" in entry:
