@@ -88,6 +88,22 @@ def is_held_back(row: Mapping[str, Any]) -> bool:
     return row["id"] in held_back() or row.get("order") in held_back() or row.get("carrier") in held_back()
 
 
+def leave_out(rows: Sequence[Pair], field: str, value: str) -> tuple[list[Pair], list[Pair]]:
+    """Split pairs into those to learn from and those to measure with, where one value is left out.
+
+    `field` is `kind`, `language` or `surface`. The kinds `placed`, `errors` and `changed` use the orders of
+    all others, so what uses an order of a kind that is left out is not learned either. What is held back is
+    never learned; it is measured where it has the value.
+    """
+    learned, measured = [], []
+    for row in rows:
+        if row[field] == value:
+            measured.append(row)
+        elif not is_held_back(row) and not (field == "kind" and row.get("order", "").startswith(f"{value}-")):
+            learned.append(row)
+    return learned, measured
+
+
 # --- what was written by hand -----------------------------------------------------------------------------
 
 

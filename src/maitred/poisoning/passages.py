@@ -45,6 +45,9 @@ _SPREAD = re.compile(r"(?<![^\s])\S(?: {1,4}\S){15,}(?![^\s])")
 _CODED = re.compile(
     r"[^\s,]{24}|[0-9][ ,]{1,2}[0-9]{2,3}[ ,]{1,2}[0-9]{2,3}[ ,]{1,2}[0-9]|%[0-9a-fA-F]{2}%|&#|\\[ux]"
 )
+_LINE_MARKS = re.compile(r"^(?:[\s>*#|+\-\u2022\u00b7\u2013\u2014]|[0-9]{1,3}[.)]|\[[ x]\])+")
+_LEAST_BARS: Final = 2
+_LEAST_PART: Final = 3
 _UNPRINTED = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e0fff]")
 _PROSE = re.compile(r"[^\W\d_]{2,}(?:'[a-z]+)?")
 
@@ -145,6 +148,24 @@ def _folded_sentences(text: str) -> tuple[tuple[str, str], ...]:
 
 
 _folded_short = lru_cache(maxsize=_CACHED)(_folded_sentences)
+
+
+def plain_parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a text that say something by themselves, each with its folded form.
+
+    These are its sentences, the items of lists and the cells of tables, without the marks that begin a line of
+    a list, a quotation or a heading. So a mark in front of a sentence hides nothing.
+    """
+    for part, folded in folded_sentences(text):
+        if folded.count("|") < _LEAST_BARS:
+            bare = _LINE_MARKS.sub("", folded)
+            if len(bare) >= _LEAST_PART:
+                yield part, bare
+            continue
+        for cell in part.split("|"):
+            bare = _LINE_MARKS.sub("", " ".join(fold(cell).split()))
+            if len(bare) >= _LEAST_PART:
+                yield cell, bare
 
 
 def _pieces(start: int, sentence: str) -> Iterator[tuple[int, str]]:

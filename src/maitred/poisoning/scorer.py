@@ -1,9 +1,9 @@
-"""A trained scorer beside the rules: how much a sentence reads like those of poisoned definitions.
+"""A trained scorer beside the rules: how much a text reads like an order to a model.
 
 Rules know phrases; this knows wordings. It is a linear model over the words and pieces of words of a
-sentence. It hashes each to a place in one table of weights, so it needs no vocabulary. `training/poison.py`
-trains it on definitions by several authors and on recorded ones of real servers, with the functions of this
-module. After a change to them, train again. The weights ship with the package.
+sentence, and of two neighbours together. It hashes each to a place in one table of weights, so it needs no
+vocabulary. It scores definitions and answers, with a threshold for each. `training/poison.py` trains it with
+the functions of this module. After a change to them, train again. The weights ship with the package.
 """
 
 import math
@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 
 from maitred.model.tools import canonical, content_hash
 from maitred.poisoning.confusables import fold
-from maitred.poisoning.passages import MAX_CHARACTERS, Passage, folded_sentences, passages
+from maitred.poisoning.ideas import IDEAS
+from maitred.poisoning.passages import MAX_CHARACTERS, Passage, passages, plain_parts
+from maitred.poisoning.subjects import ideas_with_traits
 
 SIZE: Final = 1 << 20
 """Places in the table of weights."""
@@ -85,6 +87,10 @@ _KINDS: Final = (
 _NOOK: Final = re.compile(r"/(enum|default|examples|title|const|pattern)(?:/|$)")
 
 
+ANSWER: Final = "answer"
+"""The kind of a sentence that is not in a definition."""
+
+
 def kind_of(where: str) -> str:
     """Name the part of a definition that a JSON pointer leads to, in a word."""
     kind = next((kind for start, kind in _KINDS if where.startswith(start)), "other")
@@ -139,6 +145,14 @@ class SentenceFeatures:
         values[-2:] = [value for _, value in related]
         return np.concatenate(places), values * np.float32(self._scale)
 
+    def joined(self, following: "SentenceFeatures") -> "SentenceFeatures":
+        """Return the features of this sentence and the one that follows it, as one window."""
+        return SentenceFeatures(
+            plain=np.concatenate([self.plain, following.plain]),
+            runs=np.concatenate([self.runs, following.runs]),
+            stems=self.stems + following.stems,
+        )
+
     @property
     def _scale(self) -> float:
         return _SCALE / math.sqrt(len(self.plain) + len(self.runs) + 2)
@@ -171,7 +185,9 @@ def features_of(sentences_read: Sequence[tuple[str, str, bool]]) -> list[Sentenc
         _marks(one, kind, label=label) for one, (_, kind, label) in zip(words_of, sentences_read, strict=True)
     ]
     marks = [mark for sentence_marks in marks_of for mark in sentence_marks]
+    ideas = [ideas_with_traits(sentence) for sentence, _, _ in sentences_read]
     plain = [
+        _idea_hashes(ideas).salted(8),
         all_words.salted(1),
         all_words.pairs(1).salted(2),
         all_words.triples().salted(3),
@@ -210,6 +226,16 @@ class _Hashes:
         """Hash every three parts of a sentence in a row."""
         values = self.values[:-2] * _MIX + self.values[1:-1] * _STEP + self.values[2:]
         return _Hashes(values, self.owners[:-2]).only(self.owners[:-2] == self.owners[2:])
+
+
+def _idea_hashes(ideas_of_each: Sequence[int]) -> _Hashes:
+    """Hash every idea of a sentence, and every two ideas that meet in it."""
+    names = [[idea for idea in range(len(IDEAS)) if bits >> idea & 1] if bits else [] for bits in ideas_of_each]
+    values = [
+        one * len(IDEAS) + other + 1 for ideas in names for at, one in enumerate(ideas) for other in ideas[at:]
+    ]
+    counts = [len(ideas) * (len(ideas) + 1) // 2 for ideas in names]
+    return _Hashes(np.array(values, dtype=np.uint64) * _STEP, _owners(counts))
 
 
 def _owners(lengths: Sequence[int]) -> NDArray[np.uint64]:
@@ -283,26 +309,28 @@ _MOST: Final = 400
 _LEAST_WORDS: Final = 4
 _LOOKED_AT: Final = 120
 _COUNTED: Final = 40
+_AT_ONCE: Final = 400
 LONG: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredSentence:
-    """One sentence of a definition: its place, its text as written, and its folded text."""
+    """One sentence of a text: its place in a definition, as written, folded, and its kind."""
 
     where: str
     shown: str
     folded: str
+    kind: str
     label: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """The sentence of a definition that reads most like poison, and its score.
+    """The sentence of a text that reads most like an order to a model, and its score.
 
-    From `held_from` on, the gateway withholds a definition. `clears` means that the definition is long and
-    was read to its end, and that no sentence would be withheld alone. A finding about its wording is then
-    likely chance.
+    From a threshold on, the gateway withholds the text. `clears` means that a definition is long and was read
+    to its end, and that no sentence would be withheld alone. A finding about its wording is then likely
+    chance.
     """
 
     value: float
@@ -313,7 +341,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class ScorerWeights:
-    """The result of training: the table, and the score from which a definition is withheld.
+    """The result of training: the table, and the scores from which a definition and an answer are held.
 
     With every sentence there is another chance that an honest one scores high. Therefore `slope` times the
     logarithm of their number is subtracted; at most 40 of them count.
@@ -322,6 +350,7 @@ class ScorerWeights:
     table: Table
     held_from: float
     slope: float
+    answers_from: float
 
 
 def read_sentences(
@@ -332,11 +361,14 @@ def read_sentences(
     for passage in passages(definition) if read is None else read:
         text = passage.text[:remaining]
         remaining -= len(text)
-        parts = [(text, " ".join(fold(text).split()))] if passage.label else folded_sentences(text)
+        parts = [(text, " ".join(fold(text).split()))] if passage.label else plain_parts(text)
         for part, folded in parts:
-            if not passage.label and len(set(folded.split(" ")[:_LOOKED_AT])) < _LEAST_WORDS:
-                continue  # a repeated word says nothing, and scores like nothing in the training data
-            yield ScoredSentence(where=passage.where, shown=part, folded=folded, label=passage.label)
+            if not passage.label and _is_empty(folded):
+                continue
+            kind = kind_of(passage.where)
+            yield ScoredSentence(
+                where=passage.where, shown=part, folded=folded, kind=kind, label=passage.label
+            )
             count += 1
             if count >= _MOST:
                 return
@@ -344,7 +376,31 @@ def read_sentences(
             return
 
 
-def about(definition: Mapping[str, Any], sentences_read: "list[ScoredSentence]") -> frozenset[str]:
+def read_text(text: str) -> list[ScoredSentence]:
+    """Return the sentences of a text that is no definition, such as an answer."""
+    return [
+        ScoredSentence(where="", shown=part, folded=folded, kind=ANSWER)
+        for part, folded in plain_parts(text[:MAX_CHARACTERS])
+        if not _is_empty(folded)
+    ]
+
+
+def _is_empty(folded: str) -> bool:
+    """Whether a sentence says nothing: a repeated word scores like nothing in the training data."""
+    return len(set(folded.split(" ")[:_LOOKED_AT])) < _LEAST_WORDS and folded.isascii()
+
+
+def windows_of(sentences_read: Sequence[ScoredSentence]) -> list[tuple[int, ...]]:
+    """Return the sentences to score by their numbers: each alone, and each with the one that follows it."""
+    alone = [(number,) for number in range(len(sentences_read))]
+    return alone + [
+        (number, number + 1)
+        for number, (one, following) in enumerate(pairwise(sentences_read))
+        if not one.label and not following.label
+    ]
+
+
+def about(definition: Mapping[str, Any], sentences_read: Sequence[ScoredSentence]) -> frozenset[str]:
     """Return the subject of a definition: its names, those of its parameters, and its first sentence."""
     names = [str(definition.get(key) or "") for key in ("name", "title")]
     first = next((one.folded for one in sentences_read if not one.label), "")
@@ -352,7 +408,7 @@ def about(definition: Mapping[str, Any], sentences_read: "list[ScoredSentence]")
 
 
 class Scorer:
-    """Scores definitions by weights.
+    """Scores definitions and other texts by weights.
 
     It caches sentences, which servers repeat, and the scores of definitions, which every connection brings
     again.
@@ -364,31 +420,62 @@ class Scorer:
         self._scores: dict[str, Score] = {}
 
     def score(self, definition: Mapping[str, Any], read: Iterable[Passage] | None = None) -> Score:
-        """Return the highest score of any sentence of a definition; `read` are its passages, if known."""
+        """Return the highest score of any window of a definition; `read` are its passages, if known."""
         try:
             key = content_hash(canonical(definition))
         except RecursionError:  # nested deeper than the JSON of an honest server
-            return self._score(definition, read)
+            return self._score_definition(definition, read)
         score = self._scores.get(key)
         if score is None:
-            score = self._scores[key] = self._score(definition, read)
+            score = self._scores[key] = self._score_definition(definition, read)
             if len(self._scores) > _MOST_SCORES:  # several threads may do this at once
                 self._scores.clear()
         return score
 
-    def _score(self, definition: Mapping[str, Any], read: Iterable[Passage] | None) -> Score:
-        sentences_read = list(read_sentences(definition, read))
-        subjects = about(definition, sentences_read)
+    def score_text(self, text: str) -> Score:
+        """Return the highest score of any window of a text that is no definition."""
         best = Score(value=float("-inf"))
-        keys = [(one.folded, kind_of(one.where), one.label) for one in sentences_read]
-        for one, (glance, total) in zip(sentences_read, self._features_of(keys), strict=True):
-            value = glance.score(total, self.weights.table, subjects)
-            if value > best.value:
-                best = Score(value=value, where=one.where, shown=one.shown)
+        read = read_text(text)
+        for start in range(0, max(len(read) - 1, 1), _AT_ONCE - 1):  # neighbours stay together
+            score = self._score(read[start : start + _AT_ONCE], frozenset())
+            best = max(best, score, key=lambda one: one.value)
+        return replace(best, value=best.value - discount(len(read), self.weights.slope))
+
+    def _score_definition(self, definition: Mapping[str, Any], read: Iterable[Passage] | None) -> Score:
+        sentences_read = list(read_sentences(definition, read))
+        best = self._score(sentences_read, about(definition, sentences_read))
         value = best.value - discount(len(sentences_read), self.weights.slope)
         # A definition at the limit is not cleared, so padding does not help.
         clears = LONG <= len(sentences_read) < _MOST and best.value < self.weights.held_from
         return replace(best, value=value, clears=clears)
+
+    def _score(self, sentences_read: Sequence[ScoredSentence], subjects: frozenset[str]) -> Score:
+        """The best window, without a discount; of two sentences it shows the worse one."""
+        if not sentences_read:
+            return Score(value=float("-inf"))
+        keys = [(one.folded, one.kind, one.label) for one in sentences_read]
+        found = self._features_of(keys)
+        windows = windows_of(sentences_read)
+        sizes = np.array([len(glance.plain) + len(glance.runs) for glance, _ in found], np.float32)
+        totals = np.array([total for _, total in found], np.float32)
+        stems = np.array([len(glance.stems) for glance, _ in found], np.float32)
+        shared = np.array(
+            [sum(stem in subjects for stem in glance.stems) for glance, _ in found], np.float32
+        )
+        first = np.array([window[0] for window in windows])
+        second = np.array([window[-1] for window in windows])
+        two = second != first
+
+        def summed(values: NDArray[np.float32]) -> NDArray[np.float32]:
+            return np.where(two, values[first] + values[second], values[first])
+
+        share = summed(shared) / np.maximum(summed(stems), 1)
+        related, unrelated = self.weights.table.relation
+        total = summed(totals) + related * share * _RELATED + np.where(share == 0, unrelated, 0)
+        scores = total * (_SCALE / np.sqrt(summed(sizes) + 2)) + self.weights.table.bias
+        best = int(scores.argmax())
+        shown = sentences_read[max(windows[best], key=lambda number: scores[number])]
+        return Score(value=float(scores[best]), where=shown.where, shown=shown.shown)
 
     def _features_of(self, keys: Sequence[tuple[str, str, bool]]) -> list[tuple[SentenceFeatures, float]]:
         """The features of sentences with their totals; new ones are computed together."""
@@ -433,13 +520,15 @@ def load(path: Path) -> Scorer:
         ) from error
 
 
-def pack_weights(table: NDArray[np.float32], bias: float, held_from: float, slope: float) -> dict[str, Any]:
+def pack_weights(
+    table: NDArray[np.float32], bias: float, held_from: float, slope: float, answers_from: float
+) -> dict[str, Any]:
     """Make the content of a weights file: the table in 255 steps, its scale, and the rest."""
     scale = float(np.abs(table).max()) / 127 or 1.0
     small = np.round(table / scale).astype(np.int8)
     return {
         "table": small,
-        "rest": np.array([scale, bias, held_from, slope], dtype=np.float64),
+        "rest": np.array([scale, bias, held_from, slope, answers_from], dtype=np.float64),
     }
 
 
@@ -452,6 +541,6 @@ def unpack_weights(file: Mapping[str, Any]) -> ScorerWeights:
     """
     if file["table"].shape != (SIZE,) or not np.isfinite(file["rest"]).all():
         raise ValueError("the table has another size, or a field is not a number")
-    scale, bias, held_from, slope = (float(value) for value in file["rest"])
+    scale, bias, held_from, slope, answers_from = (float(value) for value in file["rest"])
     table = Table(values=file["table"].astype(np.float32) * np.float32(scale), bias=bias)
-    return ScorerWeights(table=table, held_from=held_from, slope=slope)
+    return ScorerWeights(table=table, held_from=held_from, slope=slope, answers_from=answers_from)

@@ -6,6 +6,7 @@ Therefore the names of a definition and of its plain parameters excuse the matte
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from maitred.poisoning.confusables import fold
@@ -150,6 +151,13 @@ def traits(sentence: str, ideas: int) -> int:
     if _is_abroad(sentence):
         all_ideas |= _ABROAD
     return all_ideas
+
+
+@lru_cache(maxsize=8_192)
+def ideas_with_traits(sentence: str) -> int:
+    """Return the ideas of the words and phrases of a folded sentence."""
+    ideas = ideas_in(sentence)
+    return traits(sentence, ideas) if ideas else 0
 
 
 def _is_abroad(sentence: str) -> bool:

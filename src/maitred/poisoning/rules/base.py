@@ -12,8 +12,8 @@ from functools import cache, lru_cache
 from typing import Final
 
 from maitred.model.approvals import Severity
-from maitred.poisoning.ideas import ideas_in, mask
-from maitred.poisoning.subjects import traits
+from maitred.poisoning.ideas import mask
+from maitred.poisoning.subjects import ideas_with_traits
 
 _MOST_NEEDS: Final = 4
 
@@ -76,7 +76,7 @@ class RuleTable:
         """
 
     def _find_broken(self, sentence: str, excused: int = 0, given: int = 0) -> tuple[Rule, ...]:
-        ideas = _ideas(sentence)
+        ideas = ideas_with_traits(sentence)
         ideas = (ideas | given) & ~excused if ideas else 0
         broken: dict[str, Rule] = {}
         for one in self._possible(ideas) if ideas else ():
@@ -96,9 +96,3 @@ def _four(needs: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Four needs that mean the same; a loop over as many as there are would take several times as long."""
     first, second, third, fourth = (*needs, *needs[-1:] * (_MOST_NEEDS - len(needs)))
     return first, second, third, fourth
-
-
-@lru_cache(maxsize=8_192)
-def _ideas(sentence: str) -> int:
-    ideas = ideas_in(sentence)
-    return traits(sentence, ideas) if ideas else 0
