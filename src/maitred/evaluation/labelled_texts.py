@@ -114,7 +114,7 @@ def _read(path: Path) -> Iterator[LabelledText]:
         if fault := _fault(entry):
             faults.append(f"line {number}: {fault}")
         else:
-            yield from _texts_of(entry, f"{path.name}:{number}")
+            yield from read_entry(entry, f"{path.name}:{number}")
     if faults:
         raise ConfigError(str(path), faults[:_MAX_FAULTS])
 
@@ -146,7 +146,8 @@ def _single_fault(entry: Mapping[str, Any]) -> str:
     return "" if is_object else "definition must be an object"
 
 
-def _texts_of(entry: Mapping[str, Any], place: str) -> Iterator[LabelledText]:
+def read_entry(entry: Mapping[str, Any], place: str) -> Iterator[LabelledText]:
+    """Yield the texts of an entry without faults; `place` is its id if it has none."""
     pair = entry.get("id") or place
     given = {
         key: entry[key]

@@ -153,8 +153,8 @@ _folded_short = lru_cache(maxsize=_CACHED)(_folded_sentences)
 def plain_parts(text: str) -> Iterator[tuple[str, str]]:
     """Yield the parts of a text that say something by themselves, each with its folded form.
 
-    These are its sentences, the items of lists and the cells of tables, without the marks that begin a line of
-    a list, a quotation or a heading. So a mark in front of a sentence hides nothing.
+    These are its sentences, the items of lists and the cells of tables, without the marks that begin a line
+    of a list, a quotation or a heading. So a mark in front of a sentence hides nothing.
     """
     for part, folded in folded_sentences(text):
         if folded.count("|") < _LEAST_BARS:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from maitred.model.approvals import Severity
 from maitred.poisoning.characters import HiddenCharacters, signs
 from maitred.poisoning.confusables import fold
+from maitred.poisoning.examples import nearest_example
 from maitred.poisoning.ideas import ideas_in, mask
 from maitred.poisoning.kinds import KINDS
 from maitred.poisoning.passages import (
@@ -219,17 +220,21 @@ def _decoded(text: str) -> _Coded:
 _coded_of_short = lru_cache(maxsize=8_192)(_decoded)
 
 
-def scan_text(text: str) -> Sequence[PoisonFinding]:
+def scan_text(text: str, *, scorer: Callable[[], Scorer] | None = bundled_scorer) -> Sequence[PoisonFinding]:
     """Scan plain text that a server sent, such as the result of a call, for orders to the model.
 
     A document may explain what to install, name keys and hold commands, so only text that is addressed to a
     model counts. That is: orders to drop its instructions, to hide something from its user or to pass on
-    private things; marks that show who speaks; hidden or coded text that gives orders. There is one finding
-    for each rule, the most severe first; `where` is empty. The scan reads the first 200,000 characters.
+    private things; marks that show who speaks; hidden or coded text that gives orders. Where no rule finds
+    any of it, the trained scorer judges the wording, unless `scorer` is `None`. There is one finding for each rule, the most severe first; `where` is empty. The scan reads the first 200,000 characters.
     """
     by_rule: dict[str, PoisonFinding] = {}
     for one in _of_text(text[:MAX_CHARACTERS]):
         by_rule.setdefault(one.rule, one)
+    if not by_rule and scorer is not None:
+        weights, score = scorer().weights, scorer().score_text(text)
+        if score.value >= weights.answers_from:
+            by_rule["wording"] = _of_wording(score)
     return sorted(by_rule.values(), key=lambda one: _ORDER.index(one.severity))
 
 
@@ -321,8 +326,16 @@ def _with_score(findings: Sequence[PoisonFinding], score: Score, scorer: Scorer)
         return [replace(one, severity="warn") if _is_taken_back(one) else one for one in findings]
     if score.value < scorer.weights.held_from or any(one.severity != "warn" for one in findings):
         return list(findings)
-    reason = f"reads like orders to a model, by its wording (score {score.value:.1f})"
-    return [*findings, _make_finding("wording", score.where, score.shown, "ask", reason)]
+    return [*findings, _of_wording(score)]
+
+
+def _of_wording(score: Score) -> PoisonFinding:
+    """The finding of the scorer, with the known order that is nearest to the sentence."""
+    nearest = nearest_example(score.shown)
+    kind = f", most of all like those of the kind {nearest.kind!r}" if nearest else ""
+    reason = f"reads like orders to a model, by its wording{kind} (score {score.value:.1f})"
+    finding = _make_finding("wording", score.where, score.shown, "ask", reason)
+    return replace(finding, nearest=quote_text(nearest.order) if nearest else "")
 
 
 def _is_taken_back(one: PoisonFinding) -> bool:

@@ -230,9 +230,14 @@ class _Hashes:
 
 def _idea_hashes(ideas_of_each: Sequence[int]) -> _Hashes:
     """Hash every idea of a sentence, and every two ideas that meet in it."""
-    names = [[idea for idea in range(len(IDEAS)) if bits >> idea & 1] if bits else [] for bits in ideas_of_each]
+    names = [
+        [idea for idea in range(len(IDEAS)) if bits >> idea & 1] if bits else [] for bits in ideas_of_each
+    ]
     values = [
-        one * len(IDEAS) + other + 1 for ideas in names for at, one in enumerate(ideas) for other in ideas[at:]
+        one * len(IDEAS) + other + 1
+        for ideas in names
+        for at, one in enumerate(ideas)
+        for other in ideas[at:]
     ]
     counts = [len(ideas) * (len(ideas) + 1) // 2 for ideas in names]
     return _Hashes(np.array(values, dtype=np.uint64) * _STEP, _owners(counts))
@@ -309,7 +314,9 @@ _MOST: Final = 400
 _LEAST_WORDS: Final = 4
 _LOOKED_AT: Final = 120
 _COUNTED: Final = 40
-_AT_ONCE: Final = 400
+_READ_WHOLE: Final = 120
+_WORST: Final = 40
+_MOST_WORD_WEIGHTS: Final = 65_536
 LONG: Final = 8
 
 
@@ -390,13 +397,19 @@ def _is_empty(folded: str) -> bool:
     return len(set(folded.split(" ")[:_LOOKED_AT])) < _LEAST_WORDS and folded.isascii()
 
 
-def windows_of(sentences_read: Sequence[ScoredSentence]) -> list[tuple[int, ...]]:
-    """Return the sentences to score by their numbers: each alone, and each with the one that follows it."""
-    alone = [(number,) for number in range(len(sentences_read))]
+def windows_of(
+    sentences_read: Sequence[ScoredSentence], numbers: Sequence[int] | None = None
+) -> list[tuple[int, ...]]:
+    """Return the windows to score by their places: each sentence alone, and with the one that follows it.
+
+    `numbers` are those of the sentences in their text, if some are left out.
+    """
+    following = numbers or range(len(sentences_read))
+    alone = [(place,) for place in range(len(sentences_read))]
     return alone + [
-        (number, number + 1)
-        for number, (one, following) in enumerate(pairwise(sentences_read))
-        if not one.label and not following.label
+        (place, place + 1)
+        for place, (one, another) in enumerate(pairwise(sentences_read))
+        if not one.label and not another.label and following[place + 1] == following[place] + 1
     ]
 
 
@@ -418,6 +431,7 @@ class Scorer:
         self.weights = weights
         self._features: dict[tuple[str, str, bool], tuple[SentenceFeatures, float]] = {}
         self._scores: dict[str, Score] = {}
+        self._words: dict[str, float] = {}
 
     def score(self, definition: Mapping[str, Any], read: Iterable[Passage] | None = None) -> Score:
         """Return the highest score of any window of a definition; `read` are its passages, if known."""
@@ -433,13 +447,36 @@ class Scorer:
         return score
 
     def score_text(self, text: str) -> Score:
-        """Return the highest score of any window of a text that is no definition."""
-        best = Score(value=float("-inf"))
+        """Return the highest score of any window of a text that is no definition.
+
+        Of a long text it reads the sentences whole, with their neighbours, that a look at their single words
+        finds worst.
+        """
         read = read_text(text)
-        for start in range(0, max(len(read) - 1, 1), _AT_ONCE - 1):  # neighbours stay together
-            score = self._score(read[start : start + _AT_ONCE], frozenset())
-            best = max(best, score, key=lambda one: one.value)
+        numbers = self._worst_by_word(read)
+        best = self._score([read[number] for number in numbers], frozenset(), numbers)
         return replace(best, value=best.value - discount(len(read), self.weights.slope))
+
+    def _worst_by_word(self, read: Sequence[ScoredSentence]) -> Sequence[int]:
+        """The numbers of the sentences to score, in their order: all of a short text."""
+        if len(read) <= _READ_WHOLE:
+            return range(len(read))
+        words = [_WORD.findall(one.folded)[:_MOST_WORDS] for one in read]
+        sums = [sum(map(self._word_weight, one)) / math.sqrt(len(one) + 1) for one in words]
+        worst = sorted(range(len(read)), key=sums.__getitem__, reverse=True)[:_WORST]
+        near = {number + step for number in worst for step in (-1, 0, 1)}
+        return sorted(near & set(range(len(read))))
+
+    def _word_weight(self, word: str) -> float:
+        """The weight of a word by itself."""
+        weight = self._words.get(word)
+        if weight is None:
+            place = int(_spread(_hash(["0" if word.isdigit() else word]) + np.uint64(1))[0])
+            weight = float(self.weights.table.values[place])
+            if len(self._words) >= _MOST_WORD_WEIGHTS:  # several threads may do this at once
+                self._words.clear()
+            self._words[word] = weight
+        return weight
 
     def _score_definition(self, definition: Mapping[str, Any], read: Iterable[Passage] | None) -> Score:
         sentences_read = list(read_sentences(definition, read))
@@ -449,33 +486,48 @@ class Scorer:
         clears = LONG <= len(sentences_read) < _MOST and best.value < self.weights.held_from
         return replace(best, value=value, clears=clears)
 
-    def _score(self, sentences_read: Sequence[ScoredSentence], subjects: frozenset[str]) -> Score:
+    def _score(
+        self,
+        sentences_read: Sequence[ScoredSentence],
+        subjects: frozenset[str],
+        numbers: Sequence[int] | None = None,
+    ) -> Score:
         """The best window, without a discount; of two sentences it shows the worse one."""
         if not sentences_read:
             return Score(value=float("-inf"))
-        keys = [(one.folded, one.kind, one.label) for one in sentences_read]
-        found = self._features_of(keys)
-        windows = windows_of(sentences_read)
-        sizes = np.array([len(glance.plain) + len(glance.runs) for glance, _ in found], np.float32)
-        totals = np.array([total for _, total in found], np.float32)
-        stems = np.array([len(glance.stems) for glance, _ in found], np.float32)
-        shared = np.array(
-            [sum(stem in subjects for stem in glance.stems) for glance, _ in found], np.float32
-        )
+        windows = windows_of(sentences_read, numbers)
+        scores = self._scores_of(windows, sentences_read, subjects)
+        best = int(scores.argmax())
+        shown = sentences_read[max(windows[best], key=lambda place: float(scores[place]))]
+        return Score(value=float(scores[best]), where=shown.where, shown=shown.shown)
+
+    def _scores_of(
+        self,
+        windows: Sequence[tuple[int, ...]],
+        sentences_read: Sequence[ScoredSentence],
+        subjects: frozenset[str],
+    ) -> NDArray[np.float32]:
+        """The score of each window; that of two sentences is of their features together."""
+        found = self._features_of([(one.folded, one.kind, one.label) for one in sentences_read])
+        columns = [
+            (
+                total,
+                len(glance.plain) + len(glance.runs),
+                len(glance.stems),
+                sum(stem in subjects for stem in glance.stems),
+            )
+            for glance, total in found
+        ]
+        values = np.array(columns, np.float32)
         first = np.array([window[0] for window in windows])
         second = np.array([window[-1] for window in windows])
-        two = second != first
-
-        def summed(values: NDArray[np.float32]) -> NDArray[np.float32]:
-            return np.where(two, values[first] + values[second], values[first])
-
-        share = summed(shared) / np.maximum(summed(stems), 1)
+        summed = values[first] + values[second] * (second != first)[:, None]
+        totals, sizes, stems, shared = summed.T
+        share = shared / np.maximum(stems, 1)
         related, unrelated = self.weights.table.relation
-        total = summed(totals) + related * share * _RELATED + np.where(share == 0, unrelated, 0)
-        scores = total * (_SCALE / np.sqrt(summed(sizes) + 2)) + self.weights.table.bias
-        best = int(scores.argmax())
-        shown = sentences_read[max(windows[best], key=lambda number: scores[number])]
-        return Score(value=float(scores[best]), where=shown.where, shown=shown.shown)
+        totals = totals + related * share * _RELATED + unrelated * (share == 0)
+        scores: NDArray[np.float32] = totals * (_SCALE / np.sqrt(sizes + 2)) + self.weights.table.bias
+        return scores
 
     def _features_of(self, keys: Sequence[tuple[str, str, bool]]) -> list[tuple[SentenceFeatures, float]]:
         """The features of sentences with their totals; new ones are computed together."""
