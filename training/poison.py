@@ -1,9 +1,8 @@
 """Makes the weights of the scorer of the scan: `python -m training.poison`. See README.md here.
 
 A logistic regression over windows of one or two sentences (`scan_texts.py`). The thresholds are the lowest at
-which few honest texts are held that were left out: each fold leaves out whole phrasings and carriers, authors and
-servers.
-`--report` also leaves out kinds, languages and surfaces in turn, and measures what is held back.
+which few honest texts are held that were left out: each fold leaves out whole phrasings and carriers, whole
+authors and servers. `--report` also leaves out kinds, languages and surfaces in turn.
 """
 
 import argparse
@@ -15,20 +14,22 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
-from training.examples import write_examples
-from training.scan_texts import ScanText, read_all
 
 from maitred.evaluation.intervals import share_interval
 from maitred.poisoning.examples import FILE as EXAMPLES
 from maitred.poisoning.scorer import SIZE, WEIGHTS, discount, pack_weights
+from training.examples import write_examples
+from training.scan_texts import ScanText, read_all
 
 FOLDS = 5
 PENALTY = 1.0
 EVIL_WEIGHT = 3.0
+WEIGHTS_OF = {"labelled": 2.0, "page": 3.0}
+"""How much a window of a source counts: there are few ordinary answers, and few poisoned definitions."""
 SLOPE = 0.3
-ORDINARY = 0.01
-"""The share of ordinary honest texts, recorded definitions or honest answers, that may be held."""
-TWINS = {False: 0.15, True: 0.05}
+ORDINARY = {False: 0.01, True: 0.005}
+"""The share of ordinary honest texts that may be held: of recorded definitions, and of honest answers."""
+TWINS = {False: 0.2, True: 0.02}
 """The share of honest twins that may be held, of definitions and of answers."""
 KINDS_AT_ONCE = 4
 
@@ -46,8 +47,9 @@ class Model:
         matrix = csr_matrix((values, places, starts), shape=(len(windows), SIZE))
         matrix.sum_duplicates()
         wanted = np.array([window.evil for window in windows])
+        weights = [WEIGHTS_OF.get(text.source, 1.0) for text in texts for _ in text.windows]
         model = LogisticRegression(C=PENALTY, solver="liblinear", tol=1e-2, max_iter=100, random_state=0)
-        model.fit(matrix, wanted, sample_weight=np.where(wanted, EVIL_WEIGHT, 1.0))
+        model.fit(matrix, wanted, sample_weight=np.where(wanted, EVIL_WEIGHT, 1.0) * weights)
         self.table: NDArray[np.float32] = model.coef_[0].astype(np.float32)
         self.bias = float(model.intercept_[0])
 
@@ -74,9 +76,8 @@ def main() -> None:
     count = write_examples(options.examples)
     console.print(f"{count} examples in {options.examples}")
     size = options.out.stat().st_size / 1e3
-    console.print(
-        f"held from {held_from[False]:.2f}, answers from {held_from[True]:.2f}; {options.out} has {size:.0f} kB"
-    )
+    thresholds = f"held from {held_from[False]:.2f}, answers from {held_from[True]:.2f}"
+    console.print(f"{thresholds}; {options.out} has {size:.0f} kB")
     _say(console, "left out by phrasing and carrier, author and server", unseen, left_out, held_from)
     held_back = [text for text in texts if text.held_back]
     _say(console, "held back", held_back, np.array([model.score(text) for text in held_back]), held_from)
@@ -103,7 +104,7 @@ def _threshold(texts: Sequence[ScanText], scores: NDArray[np.float64], *, answer
 
     ordinary = ("page", "honest") if answers else ("recorded",)
     return max(
-        least(lambda text: text.source in ordinary, ORDINARY),
+        least(lambda text: text.source in ordinary, ORDINARY[answers]),
         least(lambda text: text.source == "pair", TWINS[answers]),
     )
 

@@ -1,8 +1,9 @@
 """What the scorer of the scan learns from, cut into windows: see README.md here.
 
-Evil are the sentences that are marked (`poison` of an entry), and of a pair those of the attack that its honest
-twin does not have. Honest are all others: of twins, honest texts, honest entries, recorded servers, and the
-pages of this project, which stand for answers. What is held back is read for measuring alone.
+Evil are the sentences that are marked (`poison` of an entry), and of a pair those of the attack that its
+honest twin does not have. Honest are all others: of twins, honest texts, honest entries and recorded servers,
+and the pages and `ordinary.txt` of this project, which stand for answers. What is held back is read for
+measuring alone.
 """
 
 import hashlib
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 from tests.support.scan_pairs import combined_pairs, hand_pairs, honest_texts, is_held_back
 
-from maitred.evaluation.labelled_texts import LabelledText, read_entry
-from maitred.evaluation.poison import is_unseen, labelled_files, read_labelled, read_recorded
+from maitred.evaluation.labelled_texts import LabelledText, read_entry, read_labelled_texts
+from maitred.evaluation.poison import labelled_files, read_labelled, read_recorded
 from maitred.evaluation.scan import definition_of
 from maitred.poisoning.scorer import (
     Places,
@@ -32,6 +33,8 @@ from maitred.poisoning.scorer import (
 )
 
 FREE = re.compile(r"^(the )?(mit|apache|isc|bsd)\b(?!.*gpl)", re.IGNORECASE)
+FALSE_ALARMS = Path(__file__).with_name("false_alarms")
+ORDINARY = Path(__file__).with_name("ordinary.txt")
 PAGE = 1_500
 """Characters of a part of a page, about."""
 
@@ -78,8 +81,9 @@ def read_all(folder: Path, real: Path, pages: Path) -> list[ScanText]:
 
 
 def _pairs() -> Iterator[ScanText]:
-    for row in (*hand_pairs(), *combined_pairs(), *honest_texts()):
-        entry = {"label": "honest", **row} if "text" in row else row
+    alarms = [one for path in sorted(FALSE_ALARMS.glob("*.jsonl")) for one in read_rows(path)]
+    for row in (*hand_pairs(), *combined_pairs(), *honest_texts(), *alarms):
+        entry = row if "attack" in row else {"label": "honest", **row}
         texts = [(one, sentences_of(one)) for one in read_entry(entry, row["id"])]
         honest = {one.folded for text, read in texts if not text.is_attack for one in read}
         for text, read in texts:
@@ -87,7 +91,7 @@ def _pairs() -> Iterator[ScanText]:
             yield _text(
                 read,
                 evil or (set(range(len(read))) if text.is_attack else set()),
-                source="honest" if "text" in row else "pair",
+                source="pair" if "attack" in row else "honest",
                 group=text.order or text.pair,
                 carrier=text.carrier,
                 evil_text=text.is_attack,
@@ -95,6 +99,12 @@ def _pairs() -> Iterator[ScanText]:
                 fields={name: str(row.get(name, "")) for name in ("kind", "language", "surface", "tone")},
                 definition=definition_of(text) if text.surface == "definition" else None,
             )
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read what `maitred scan --false-alarms` wrote."""
+    read_labelled_texts([path])  # names the line of a fault
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
 def sentences_of(text: LabelledText) -> list[ScoredSentence]:
@@ -151,7 +161,10 @@ def _recorded(real: Path) -> Iterator[ScanText]:
 
 
 def _pages(folder: Path) -> Iterator[ScanText]:
-    for path in sorted(folder.glob("*.md")):
+    for line in ORDINARY.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            yield _text(read_text(line), set(), source="page", group=line, evil_text=False)
+    for path in (*sorted(folder.glob("*.md")), *sorted(folder.parent.glob("*.md"))):
         part = ""
         for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
             part += paragraph + "\n\n"

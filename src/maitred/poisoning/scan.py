@@ -226,7 +226,8 @@ def scan_text(text: str, *, scorer: Callable[[], Scorer] | None = bundled_scorer
     A document may explain what to install, name keys and hold commands, so only text that is addressed to a
     model counts. That is: orders to drop its instructions, to hide something from its user or to pass on
     private things; marks that show who speaks; hidden or coded text that gives orders. Where no rule finds
-    any of it, the trained scorer judges the wording, unless `scorer` is `None`. There is one finding for each rule, the most severe first; `where` is empty. The scan reads the first 200,000 characters.
+    any of it, the trained scorer judges the wording, unless `scorer` is `None`. There is one finding for each
+    rule, the most severe first; `where` is empty. The scan reads the first 200,000 characters.
     """
     by_rule: dict[str, PoisonFinding] = {}
     for one in _of_text(text[:MAX_CHARACTERS]):

@@ -292,24 +292,6 @@ CONDUCT: Final[tuple[Rule, ...]] = (
         but=r"\b(?:defaults? to|parameter|placeholder|template|rounded to|user asks|user wants)\b",
     ),
     rule(
-        "destruction",
-        "it has data destroyed, which its subject does not explain",
-        "destroy everything|later|past|call|approval|secret|personal|claimed|shell|user",
-        r"(?:^|\b(?:then|and|also|afterwards|please|must|should|to|on|call|use|run|execute|\w+_)\b"
-        r" ?)(?:delet|remov|wip|eras|drop"
-        r"|destroy|overwrit|purg|shred|truncat|format)(?:e|es|ing|y|ting)?\b.{0,40}\b(?:all|every|each"
-        r"|everything|any|the"
-        r" (?:source|original|backups?|history|logs?|shell|home|whole|entire))\b.{0,60}\b(?:backups?"
-        r"|branch(?:es)?|files?"
-        r"|records?|rows?|tables?|history|logs?|source|original|messages|mails?|documents|data|repositor\w+"
-        r"|notes|users?)\b",
-        unless="detect",
-        but=r"\b(?:do not|don't|never|must not|cannot) (?:\w+ ){0,3}(?:delet|remov|wip|eras|drop|destroy"
-        r"|overwrit)|\b(?:if (?:true|set|given)|when (?:true|set)|defaults?|whether|option|this (?:deletes"
-        r"|removes)|will (?:also )?(?:delete|remove)"
-        r"|deletes|removes|cannot be undone|duplicates|unused|temporary|whitespace)\b",
-    ),
-    rule(
         "command",
         "it has a program started or a setting changed that outlives the call",
         "shell|act|change|send|destroy|file",
@@ -324,18 +306,6 @@ CONDUCT: Final[tuple[Rule, ...]] = (
         unless="not detect",
         but=r"\b(?:e\.g|for example|such as|path (?:of|to)|reads?|lists?|supports?|if you|you can|users?"
         r" can|conventions)\b",
-    ),
-    rule(
-        "drain",
-        "it has the model work without end",
-        "loop call|not|agent|oblige|whole|everything",
-        r"\b(?:never|not|don't) (?:stop|finish|end|pause)\b.{0,40}\b(?:own|yourself|calls?|calling|it"
-        r"|takes)\b",
-        r"\b(?:however|no matter how) (?:many|long|often)\b.{0,30}\b(?:calls?|takes?|steps|times|rounds)\b",
-        r"\b\d[\d,.]{3,} (?:words|tokens|times|characters|calls)\b.{0,40}\b(?:thought|reasoning|each|every"
-        r"|question|answer"
-        r"|repeat)\b",
-        but=r"\b(?:max(?:imum)?|up to|at most|limit|less than|under|timeout)\b",
     ),
     rule(
         "authority",

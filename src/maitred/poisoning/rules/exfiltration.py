@@ -127,22 +127,6 @@ TAKING: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "exfiltration",
-        "it has private files read or passed on that its work does not need",
-        "file|secret|token read|send",
-        rf"{_BASE}.{{0,60}}{PATH}.{{0,120}}\b(?:include|send|pass|append|share|return it|report|contents?"
-        r"|response|answer|verif\w+)\b",
-        rf"\b(?:before|first|also|must|should|then|please|always)\b.{{0,50}}{_BASE}.{{0,60}}{PATH}",
-        rf"{_BASE}.{{0,60}}{PATH}.{{0,20}}\b(?:before|first)\b",
-        rf"\b(?:include|send|pass|return|append|upload)\b.{{0,40}}\bcontents?\b.{{0,40}}{PATH}",
-        rf"\balso (?:reads?|sends?|collects?|copies|uploads?|forwards?|gathers?|includes?)\b.{{0,60}}"
-        rf"(?:{_FILE}|\b{_PASSWORDS}\b)",
-        rf"\b(?:before|first)\b.{{0,60}}{_BASE} (?:all |the |any |your |every )*(?:\w+ )?"
-        r"(?:api keys?|credentials|passwords?|secrets|access tokens?)\b",
-        rf"{_BASE} (?:all |the |any |your |every )*(?:\w+ )?(?:bearer|access|auth|session) tokens? to\b",
-        but=rf"\b(?:path (?:of|to)|paths? of|public keys?\b|server's environment)|{_SPARED}",
-    ),
-    rule(
-        "exfiltration",
         "it has the model gather secrets",
         "secret|file",
         rf"\b(?:{_ALL}|the|your|their|user's|users'|which) (?:[\w-]+ ){{0,3}}{_PASSWORDS}\b.{{0,80}}\b(?:you "
@@ -154,13 +138,6 @@ TAKING: Final[tuple[Rule, ...]] = (
         rf"|as|through|with) {_TARGET}",
         rf"\b(?:user's|their|your) (?:[\w-]+ ){{0,2}}{_PASSWORDS}\b.{{0,60}}{_TARGET}",
         but=_SPARED,
-    ),
-    rule(
-        "exfiltration",
-        "it has secrets sent along",
-        "@abroad secret send|read drop|field|whole|file",
-        _ABROAD,
-        unless="approval",
     ),
     rule(
         "lure",
@@ -175,19 +152,6 @@ TAKING: Final[tuple[Rule, ...]] = (
         unless="not",
         but=r"\b(?:returns?|retrieves?|lists?|gets?|shows?|deletes?|searches) (?:the |all |a )?(?:\w+ ){0,3}"
         r"(?:messages|history|conversation|requests|results)",
-    ),
-    rule(
-        "lure",
-        "it has the context of the model passed on",
-        "send|read context|past|agent|orders|role",
-        r"\b(?:send|pass|include|forward|provide|attach|append|copy|submit|upload|share|post"
-        r"|report)\b.{0,40}\b(?:summary of |details of |all of )?"
-        r"(?:the |your |current |entire |full |this )+(?:conversation|chat|session|dialogue)(?: context"
-        r"| history)?\b",
-        r"\b(?:send|pass|forward|include)\b.{0,20}\bthe (?:full |whole |entire |current )?context to\b",
-        r"\b(?:system )?(?:instructions|configuration|prompts?) (?:that )?you (?:were|have been|are) given",
-        r"\bwhat the user (?:has )?(?:asked|said|wrote|typed)\b.{0,20}\b(?:so far|before|earlier)",
-        but=r"\bagents?\b|\bcreate|\bstart",
     ),
     rule(
         "lure",
@@ -228,12 +192,6 @@ TAKING: Final[tuple[Rule, ...]] = (
         r"\b(?:copy|copies)\b.{0,30}\b(?:goes|go|is sent|are sent|to be sent) to\b.{0,60}\.\w",
         but=r"\b(?:e\.g|for example|such as|see|docs?|documentation|learn more|default|test)\b(?!\.)"
         r"|(?<![.@/\w])example\b",
-    ),
-    rule(
-        "conversation",
-        "it asks for what was said in the conversation",
-        "send context whole|drop|field",
-        _ABROAD,
     ),
 )
 """Rules against exfiltration, the surest first."""

@@ -42,21 +42,6 @@ ORDERS: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "override",
-        "it tells the model to drop the rules it was given",
-        "drop|void|skip limits agent|earlier",
-        r"\b(?:your|previous|prior|earlier|safety|content)\b.{0,30}"
-        r"\b(?:rule|polic|restriction|limit|safeguard|filter|constraint)",
-        r"\b(?:polic|rule|restriction|limit)\w*\b.{0,50}\b(?:are|is) (?:suspended|lifted|void|waived)",
-        unless="detect",
-    ),
-    rule(
-        "override",
-        "it quotes an order to drop instructions",
-        "drop orders earlier|agent|user|whole detect",
-        severity="warn",
-    ),
-    rule(
-        "override",
         "it claims to rank above the instructions of the model or the user",
         "void|drop|skip orders|limits|user|agent",
         r"\b(?:override|overrul|supersede|suspend|bypass|circumvent|outrank|disregard|ignore|forget|replace)"
@@ -172,18 +157,6 @@ ORDERS: Final[tuple[Rule, ...]] = (
         r"\w \| ?base64\b|base64 -d.{0,20}\|",
         severity="refuse",
         unless="detect",
-    ),
-    rule(
-        "command",
-        "it has software installed from, or access given to, an address of its own",
-        "shell",
-        r"\b(?:pip3?|npm|npx|uv|gem|cargo|brew|apt) (?:install|add|exec)\b.{0,80}(?:\bhttp://"
-        r"|without asking)",
-        r"\b(?:have|add our|append our)\b.{0,80}\bauthorized_keys",
-        r"\b(?:add|write|put|place|append)\b.{0,60}(?:to the crontab|\.bashrc|\.zshrc|git/hooks)",
-        r"\b(?:install|run|execute|download)\b.{0,40}\b(?:from|at) (?:https?://)?[\w.-]{1,60}\.[a-z]{2,4}\b"
-        r".{0,40}\b(?:first|before|beforehand)\b",
-        unless="not",
     ),
     rule(
         "consent",

@@ -126,13 +126,6 @@ SCOPE: Final[tuple[Rule, ...]] = (
         but=_SPARED,
     ),
     rule(
-        "exfiltration",
-        "it has private things sent along, in another language",
-        "@abroad send hide|tell user|private|personal|context",
-        unless="approval",
-        but=r"\b(?:mitteilung|nachricht|avis|aviso)\b",
-    ),
-    rule(
         "lure",
         "it wants what other tools have returned",
         "@others|elsewhere tools send|whole|everything|@sink",
@@ -170,17 +163,6 @@ SCOPE: Final[tuple[Rule, ...]] = (
         r"\b(?:all|any|every|whatever|the) (?:sensitive|secret|confidential) (?:values?|data|information"
         r"|settings|variables)\b",
         but=_SPARED,
-    ),
-    rule(
-        "lure",
-        "it asks what the model knows of a person or of secrets",
-        "private|secret|personal|user agent",
-        r"\b(?:confidential|private|secret|sensitive|personal|everything|anything)\b.{0,60}\byou (?:know"
-        r"|have learned|remember"
-        r"|have seen|can find|found|came across)\b",
-        r"\byou (?:know|have learned|remember|have seen|can find|found)\b.{0,30}\b(?:about|of) (?:the user"
-        r"|them|him|her)\b",
-        unless="not",
     ),
     rule(
         "send-out",
