@@ -24,10 +24,10 @@ from training.scan_texts import ScanText, read_all
 FOLDS = 5
 PENALTY = 1.0
 EVIL_WEIGHT = 3.0
-WEIGHTS_OF = {"labelled": 2.0, "page": 3.0}
+WEIGHTS_OF = {"labelled": 3.0, "page": 4.0}
 """How much a window of a source counts: there are few ordinary answers, and few poisoned definitions."""
 SLOPE = 0.3
-ORDINARY = {False: 0.01, True: 0.005}
+ORDINARY = {False: 0.012, True: 0.005}
 """The share of ordinary honest texts that may be held: of recorded definitions, and of honest answers."""
 TWINS = {False: 0.2, True: 0.02}
 """The share of honest twins that may be held, of definitions and of answers."""

@@ -127,6 +127,22 @@ TAKING: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "exfiltration",
+        "it has private files read or passed on that its work does not need",
+        "file|secret|token read|send",
+        rf"{_BASE}.{{0,60}}{PATH}.{{0,120}}\b(?:include|send|pass|append|share|return it|report|contents?"
+        r"|response|answer|verif\w+)\b",
+        rf"\b(?:before|first|also|must|should|then|please|always)\b.{{0,50}}{_BASE}.{{0,60}}{PATH}",
+        rf"{_BASE}.{{0,60}}{PATH}.{{0,20}}\b(?:before|first)\b",
+        rf"\b(?:include|send|pass|return|append|upload)\b.{{0,40}}\bcontents?\b.{{0,40}}{PATH}",
+        rf"\balso (?:reads?|sends?|collects?|copies|uploads?|forwards?|gathers?|includes?)\b.{{0,60}}"
+        rf"(?:{_FILE}|\b{_PASSWORDS}\b)",
+        rf"\b(?:before|first)\b.{{0,60}}{_BASE} (?:all |the |any |your |every )*(?:\w+ )?"
+        r"(?:api keys?|credentials|passwords?|secrets|access tokens?)\b",
+        rf"{_BASE} (?:all |the |any |your |every )*(?:\w+ )?(?:bearer|access|auth|session) tokens? to\b",
+        but=rf"\b(?:path (?:of|to)|paths? of|public keys?\b|server's environment)|{_SPARED}",
+    ),
+    rule(
+        "exfiltration",
         "it has the model gather secrets",
         "secret|file",
         rf"\b(?:{_ALL}|the|your|their|user's|users'|which) (?:[\w-]+ ){{0,3}}{_PASSWORDS}\b.{{0,80}}\b(?:you "
