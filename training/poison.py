@@ -27,9 +27,9 @@ EVIL_WEIGHT = 3.0
 WEIGHTS_OF = {"labelled": 3.0, "page": 4.0}
 """How much a window of a source counts: there are few ordinary answers, and few poisoned definitions."""
 SLOPE = 0.3
-ORDINARY = {False: 0.012, True: 0.005}
+ORDINARY = {False: 0.02, True: 0.005}
 """The share of ordinary honest texts that may be held: of recorded definitions, and of honest answers."""
-TWINS = {False: 0.2, True: 0.02}
+TWINS = {False: 0.25, True: 0.02}
 """The share of honest twins that may be held, of definitions and of answers."""
 KINDS_AT_ONCE = 4
 
