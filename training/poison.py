@@ -27,10 +27,12 @@ EVIL_WEIGHT = 3.0
 WEIGHTS_OF = {"labelled": 3.0, "page": 4.0}
 """How much a window of a source counts: there are few ordinary answers, and few poisoned definitions."""
 SLOPE = 0.3
-ORDINARY = {False: 0.02, True: 0.005}
+ORDINARY = {False: 0.015, True: 0.005}
 """The share of ordinary honest texts that may be held: of recorded definitions, and of honest answers."""
 TWINS = {False: 0.25, True: 0.02}
 """The share of honest twins that may be held, of definitions and of answers."""
+MARGIN = {False: 0.0, True: 0.8}
+"""What is added to a threshold. Answers with carriers that are new hold more honest texts than the folds say."""
 KINDS_AT_ONCE = 4
 
 Chosen = Callable[[ScanText], bool]
@@ -103,7 +105,7 @@ def _threshold(texts: Sequence[ScanText], scores: NDArray[np.float64], *, answer
         return float(np.quantile(honest, 1 - share))
 
     ordinary = ("page", "honest") if answers else ("recorded",)
-    return max(
+    return MARGIN[answers] + max(
         least(lambda text: text.source in ordinary, ORDINARY[answers]),
         least(lambda text: text.source == "pair", TWINS[answers]),
     )

@@ -33,6 +33,8 @@ from maitred.poisoning.scorer import (
 )
 
 FREE = re.compile(r"^(the )?(mit|apache|isc|bsd)\b(?!.*gpl)", re.IGNORECASE)
+MORE = Path(__file__).with_name("more_pairs.jsonl")
+"""Pairs of a way to ask for data that the other sets have little of: in the passive, without an order."""
 FALSE_ALARMS = Path(__file__).with_name("false_alarms")
 ORDINARY = Path(__file__).with_name("ordinary.txt")
 PAGE = 1_500
@@ -81,7 +83,7 @@ def read_all(folder: Path, real: Path, pages: Path) -> list[ScanText]:
 
 
 def _pairs() -> Iterator[ScanText]:
-    alarms = [one for path in sorted(FALSE_ALARMS.glob("*.jsonl")) for one in read_rows(path)]
+    alarms = [one for path in (MORE, *sorted(FALSE_ALARMS.glob("*.jsonl"))) for one in read_rows(path)]
     for row in (*hand_pairs(), *combined_pairs(), *honest_texts(), *alarms):
         entry = row if "attack" in row else {"label": "honest", **row}
         texts = [(one, sentences_of(one)) for one in read_entry(entry, row["id"])]
