@@ -32,7 +32,7 @@ ORDINARY = {False: 0.015, True: 0.005}
 TWINS = {False: 0.25, True: 0.02}
 """The share of honest twins that may be held, of definitions and of answers."""
 MARGIN = {False: 0.0, True: 0.8}
-"""What is added to a threshold. Answers with carriers that are new hold more honest texts than the folds say."""
+"""What is added to a threshold: answers with new carriers hold more honest texts than the folds say."""
 KINDS_AT_ONCE = 4
 
 Chosen = Callable[[ScanText], bool]
