@@ -241,16 +241,40 @@ def test_looking_changes_nothing(home: Path, cwd: Path, look: Look) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "is_ours"),
+    ("name", "entry", "is_ours"),
     [
-        ({"url": "http://127.0.0.1:9000/mcp"}, True),
-        ({"url": "https://tools.example.com/mcp"}, False),
-        ({"command": "podman", "args": ["run", "-i", "--rm", "localhost/maitred:3", "serve"]}, True),
-        ({"command": "docker", "args": ["run", "-i", "registry.example.com/team/maitred@sha256:ab"]}, True),
-        ({"command": "docker", "args": ["run", "-i", "--name", "maitred", "mcp/time", "--utc"]}, False),
-        ({"command": "docker", "args": ["run", "-v", "/srv/maitred:/data", "mcp/files"]}, False),
+        ("maitred", {"url": "http://127.0.0.1:9000/mcp"}, True),
+        ("team", {"url": "http://localhost:8420/mcp"}, True),
+        ("mine", {"url": "http://localhost:8420/sse"}, False),
+        ("mine", {"url": "http://localhost:8420/"}, False),
+        ("maitred", {"url": "https://tools.example.com/mcp"}, False),
+        ("gate", {"command": "/opt/maitred", "args": ["serve", "--profile", "work"]}, True),
+        ("gate", {"command": "C:\\bin\\maitred.exe"}, True),
+        ("chrome", {"command": "maitred", "args": ["browser", "serve"]}, False),
+        ("gate", {"command": "python", "args": ["-I", "-m", "maitred", "serve"]}, True),
+        ("chrome", {"command": "python", "args": ["-m", "maitred", "browser", "serve"]}, False),
+        (
+            "gate",
+            {"command": "uv", "args": ["tool", "run", "--from", "/w/maitred-1.whl", "maitred", "serve"]},
+            True,
+        ),
+        ("gate", {"command": "uvx", "args": ["maitred@0.1.0", "serve"]}, True),
+        ("gate", {"command": "sh", "args": ["-c", "exec maitred serve"]}, True),
+        ("chrome", {"command": "uvx", "args": ["maitred", "browser", "serve"]}, False),
+        ("other", {"command": "uv", "args": ["run", "--with", "maitred", "other"]}, False),
+        ("x", {"command": "podman", "args": ["run", "-i", "--rm", "localhost/maitred:3", "serve"]}, True),
+        (
+            "x",
+            {"command": "docker", "args": ["run", "-i", "registry.example.com/team/maitred@sha256:ab"]},
+            True,
+        ),
+        ("x", {"command": "docker", "args": ["run", "-i", "maitred", "browser", "serve"]}, False),
+        ("x", {"command": "docker", "args": ["run", "-i", "--name", "maitred", "mcp/time", "--utc"]}, False),
+        ("x", {"command": "docker", "args": ["run", "-v", "/srv/maitred:/data", "mcp/files"]}, False),
     ],
 )
-def test_this_gateway_is_known_at_another_port_and_in_a_container(entry: Any, is_ours: bool) -> None:
-    """And neither is a server that only is beside it."""
-    assert is_maitred(entry, "maitred") is is_ours
+def test_this_gateway_is_known_at_another_port_and_in_a_container(
+    name: str, entry: Any, is_ours: bool
+) -> None:
+    """And neither is a server that only is beside it, nor its own browser server (docs/browser.md)."""
+    assert is_maitred(entry, name) is is_ours

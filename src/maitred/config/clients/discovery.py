@@ -6,7 +6,6 @@ counterpart here.
 """
 
 import contextlib
-import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ ITSELF = "this is maitred itself"
 """Why the entry of this gateway is left out."""
 _NOT_REACH = ("enabled", "start_timeout_s", "list_timeout_s", "call_timeout_s")
 _LAUNCHERS = ("bash", "cmd", "env", "pipx", "poetry", "sh", "uv", "uvx", "wsl")
+_MCP_PATH = "/mcp"
 _ENGINES = ("docker", "nerdctl", "podman")
 _UNWRITABLE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
@@ -126,10 +126,10 @@ def discover(
 
 
 def servers_in(at: UserMachine, client: KnownClient, file: ClientFile, path: Path) -> ImportedServers:
-    """The servers in one file of a client."""
+    """The servers under the one key of a client's file to which an entry is written."""
     folder = (file.project_of(path) or at.cwd) if file.is_project else None
     source = _Source(client=client, file=file, path=path, folder=folder)
-    return fold_servers(list(_servers(at, source)), (path,))
+    return fold_servers(list(_servers(at, source, is_written=True)), (path,))
 
 
 def fold_servers(outcome: Sequence[ClientServer | Problem], looked_at: tuple[Path, ...]) -> ImportedServers:
@@ -176,7 +176,10 @@ def _source_of(at: UserMachine, path: Path, clients: Sequence[KnownClient]) -> _
     raise ConfigError(str(path), [f"it has no servers under a key of a client: {keys}"])
 
 
-def _servers(at: UserMachine, source: _Source) -> Iterator[ClientServer | Problem]:
+def _servers(
+    at: UserMachine, source: _Source, *, is_written: bool = False
+) -> Iterator[ClientServer | Problem]:
+    """The servers in a file; if asked only those of the group that is written, without those of projects."""
     client = source.client.id
     try:
         groups = list(source.client.groups_of(source.file)(read_file(source.path)))
@@ -188,11 +191,15 @@ def _servers(at: UserMachine, source: _Source) -> Iterator[ClientServer | Proble
         yield Problem(client=client, path=source.path, reason=unknown_layout(error))
         return
     for group in groups:
-        for name, raw in group.servers.items():
+        for name, raw in group.servers.items() if group.folder is None or not is_written else ():
             try:
                 yield _Conversion(at, source, group, str(name), raw).convert()
             except UnusableError as error:
                 yield Problem(client=client, path=source.path, reason=str(error), name=str(name))
+            except Exception as error:  # one server must not hide the others
+                log.info("a server of a client could not be read", client=client, exc_info=True)
+                reason = unknown_layout(error)
+                yield Problem(client=client, path=source.path, reason=reason, name=str(name))
 
 
 def _fold(servers: list[ClientServer]) -> tuple[ClientServer, ...]:
@@ -273,7 +280,8 @@ class _Conversion:
         self._name = name
         self._client = source.client
         renames = source.client.renames
-        self._raw = {renames.get(key, key): value for key, value in as_object(raw, "the server").items()}
+        pairs = as_object(raw, "the server").items()  # in YAML, a key need not be text
+        self._raw = {str(renames.get(key, key)): value for key, value in pairs}
         self._folder = group.folder or source.folder
         project = str(self._folder or "")
         slash = "\\" if at.platform == "win32" else "/"
@@ -349,7 +357,7 @@ class _Conversion:
             raise UnusableError("`args` must be a list")
         variables = as_object(raw.pop("env", None), "`env`")
         self._own_variables = frozenset(variables)
-        env = {key: self._text(value, key) for key, value in variables.items() if value is not None}
+        env = {str(key): self._text(value, key) for key, value in variables.items() if value is not None}
         for item in as_list(raw.pop("env_vars", None)):
             name = item.get("name") if isinstance(item, dict) else item
             env.setdefault(str(name), f"${{{name}:-}}")
@@ -475,25 +483,33 @@ def is_sse_address(url: str) -> bool:
 def is_maitred(entry: Mapping[str, Any], name: str = "") -> bool:
     """Return whether an entry of ours starts or reaches this gateway.
 
-    An address of this machine is it at the usual port, and at any port under the `name` of the gateway.
+    An address of this machine is it at the usual port and path, and at any under the `name` of the gateway.
     """
     if url := entry.get("url"):
         try:
             address = urlsplit(url)
-            is_here = address.hostname in ("127.0.0.1", "::1", "localhost")
-            return is_here and (name == NAME or address.port == Http().port)
+            is_usual = address.port == Http().port and address.path.rstrip("/") == _MCP_PATH
         except ValueError:
             return False
-    command = re.split(r"[/\\\\]", entry["command"])[-1].removesuffix(".exe").removesuffix(".cmd")
-    args = entry.get("args", [])
+        return address.hostname in ("127.0.0.1", "::1", "localhost") and (name == NAME or is_usual)
+    rests = _own_words(_program(entry["command"]), entry.get("args", []))
+    return any(rest[:1] in ([], ["serve"]) for rest in rests)  # other commands are servers of their own
+
+
+def _own_words(command: str, args: list[str]) -> list[list[str]]:
+    """What is behind each word of a command that may name this gateway."""
+    if command == NAME:
+        return [args]
     if command in _ENGINES:
-        return _runs_our_image(args)
+        images = [re.split(r"[:@]", word.rsplit("/", 1)[-1])[0] for word in args]
+        return [args[at + 1 :] for at, image in enumerate(images) if image == NAME]
     if command in _LAUNCHERS:
-        return any(re.split(r"[=@\[<>~! ]", argument)[0] == "maitred" for argument in args)
-    return command == "maitred" or ("-m", "maitred") in itertools.pairwise(args)
+        args = [word for argument in args for word in argument.split()]
+        names = [re.split(r"[=@\[<>~!]", _program(word))[0] for word in args]
+        return [args[at + 1 :] for at, name in enumerate(names) if name == NAME]
+    return [args[at + 2 :] for at in range(len(args)) if args[at : at + 2] == ["-m", NAME]]
 
 
-def _runs_our_image(args: Sequence[str]) -> bool:
-    """Return whether the words of a container engine run an image of this gateway, and not one beside it."""
-    images = [at for at, word in enumerate(args) if re.split(r"[:@]", word.rsplit("/", 1)[-1])[0] == NAME]
-    return any("serve" in args[at + 1 :] or at == len(args) - 1 for at in images)
+def _program(path: str) -> str:
+    """The name of a program."""
+    return re.split(r"[/\\]", path)[-1].removesuffix(".exe").removesuffix(".cmd")
