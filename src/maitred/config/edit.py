@@ -45,25 +45,26 @@ def add_servers(path: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
         ConfigError: A server of the name exists and `replace` is false, the result would have faults, or the
             file cannot be read or written. The file is then unchanged.
     """
+    rewrite(path, lambda text: with_servers(path, text, entries, replace=replace), create=True)
 
-    def edit(text: str) -> str:
-        new_entries = {
-            name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()
-        }
-        present = Layout(path, text).names
-        clashes = [name for name in new_entries if name in present]
-        if clashes and not replace:
-            hint = "is there already; remove it first, or add it with --replace"
-            raise ConfigError(str(path), [f"servers.{name}: {hint}" for name in clashes])
-        new_text = text
-        for name in clashes:
-            new_text = Layout(path, new_text).with_replaced_entry(name, new_entries[name])
-        if added := {name: entry for name, entry in new_entries.items() if name not in clashes}:
-            new_text = Layout(path, new_text).with_entries(added)
-        _verify(path, text, new_text, lambda servers: {**servers, **as_read(new_entries)})
-        return new_text
 
-    rewrite(path, edit, create=True)
+def with_servers(
+    path: Path, text: str, entries: Mapping[str, Mapping[str, Any]], *, replace: bool = False
+) -> str:
+    """The text of the file with servers put into it; see `add_servers`."""
+    new_entries = {name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()}
+    present = Layout(path, text).names
+    clashes = [name for name in new_entries if name in present]
+    if clashes and not replace:
+        hint = "is there already; remove it first, or add it with --replace"
+        raise ConfigError(str(path), [f"servers.{name}: {hint}" for name in clashes])
+    new_text = text
+    for name in clashes:
+        new_text = Layout(path, new_text).with_replaced_entry(name, new_entries[name])
+    if added := {name: entry for name, entry in new_entries.items() if name not in clashes}:
+        new_text = Layout(path, new_text).with_entries(added)
+    _verify(path, text, new_text, lambda servers: {**servers, **as_read(new_entries)})
+    return new_text
 
 
 def remove_server(path: Path, name: str) -> Mapping[str, Any]:
