@@ -163,7 +163,7 @@ class ClientFiles:
             added=change.added,
             removed=change.removed,
             way=change.way,
-            is_empty=change.is_empty and not change.way,
+            is_empty=not change.is_needed,
         )
 
     def _change(self, client: KnownClient, kind: ClientWay, *, takes_out: bool, profile: str) -> ClientChange:

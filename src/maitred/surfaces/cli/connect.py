@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -27,6 +28,8 @@ from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import CLIENT_IDS, KnownClient, find_client, known_clients
 from maitred.config.clients.takeover import (
     TakeoverPlan,
+    configuration_lock,
+    configured_servers,
     forget_declined,
     plan_takeover,
     take_over,
@@ -80,11 +83,6 @@ class _Plan:
     takeover: TakeoverPlan | None = None
     fault: str = ""
 
-    @property
-    def is_written(self) -> bool:
-        """Whether there is something to write."""
-        return self.change is not None and not self.change.is_empty
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -115,7 +113,7 @@ def connect(
     words = start_command(Path(sys.argv[0]).absolute(), source, profile)
     states = _states(clients, file, is_project=project)
     plans: list[_Plan] = []
-    for state in states:
+    for state in states:  # as if all clients were chosen; each is planned again before it is written
         others = [plan.takeover for plan in plans if plan.takeover and move]
         plans.append(_connect_plan(state, words, source, others, move=move))
     _show(plans, words, _NO_CLIENTS, as_json=as_json, move=move, yes=yes)
@@ -123,7 +121,11 @@ def connect(
         out.note(Text(f"{source} is not there yet: `maitred import`, `maitred add` or `--move` makes it."))
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
     run_id = uuid4().hex  # `import --undo` takes back all that this command moves
-    failed = [plan for plan in chosen if not _connect_one(plan, source, run_id, as_json=as_json)]
+    failed = []
+    for plan in chosen:
+        with configuration_lock(source) if move else nullcontext():
+            now = _connect_plan(plan.state, words, source, (), move=move)
+            failed += [] if _connect_one(now, source, run_id, as_json=as_json) else [now]
     if failed or any(plan.fault for plan in plans if clients):
         raise typer.Exit(1)
 
@@ -142,7 +144,8 @@ def disconnect(
     plans = [_disconnect_plan(state) for state in states]
     _show(plans, (), _NONE_CONNECTED, as_json=as_json, move=False, yes=yes)
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
-    failed = [plan for plan in chosen if not _disconnect_one(plan, as_json=as_json)]
+    kept = _configured_names(config_path(config))
+    failed = [plan for plan in chosen if not _disconnect_one(plan, kept, as_json=as_json)]
     if failed or any(plan.fault for plan in plans if clients):
         raise typer.Exit(1)
 
@@ -177,7 +180,8 @@ def _states(clients: Sequence[str] | None, file: Path | None, *, is_project: boo
     if file is not None:
         if len(named) != 1:
             raise ConfigError("--file", ["name the one client whose file it is"])
-        return [look_at_file(at, named[0], named[0].file_at(at, file), file)]
+        path = file.parent.resolve() / file.name if ".." in file.parts else file.absolute()
+        return [look_at_file(at, named[0], named[0].file_at(at, path), path)]
     if named:
         return [look_at(at, client, is_project=is_project) for client in named]
     found = [
@@ -232,9 +236,8 @@ def _show(
     for plan in plans:
         title = Text.assemble((plan.state.client.title, "bold"), f"  {plan.state.client.id}")
         out.print(title)
-        out.print(
-            Text(f"    {plan.state.path}{'' if plan.state.content is not None or plan.fault else ' (new)'}")
-        )
+        is_new = plan.change is not None and plan.change.before is None and plan.change.kind != "forget"
+        out.print(Text(f"    {plan.state.path}{' (new)' if is_new else ''}"))
         for line in _lines(plan, words, move=move):
             out.print(Text(f"    {visible(line)}"))
 
@@ -246,7 +249,7 @@ def _lines(plan: _Plan, words: Sequence[str], *, move: bool) -> list[str]:
     change, takeover = plan.change, plan.takeover
     if not change.is_empty and plan.state.client.first:
         lines.append(plan.state.client.first)
-    if takeover is None:  # a disconnection
+    if takeover is None:  # nothing moves in a disconnection
         lines.append(change.way)
         lines += [f"takes out {', '.join(change.removed)}"] if change.removed else []
         return [*lines, *([f"puts back {', '.join(change.added)}"] if change.added else [])]
@@ -255,6 +258,9 @@ def _lines(plan: _Plan, words: Sequence[str], *, move: bool) -> list[str]:
             f"{'changes' if plan.state.own else 'adds'} {change.added[0]}:"
             f" {command_line(words[0], words[1:])}"
         )
+        lines += [f"takes {', '.join(change.dropped)} out of that entry"] if change.dropped else []
+    elif NAME not in plan.state.own:
+        lines.append(f"has this gateway as {', '.join(plan.state.own)}, which stays as it is")
     elif change.is_empty:
         lines.append(f"is connected already, as {', '.join(plan.state.own)}")
     if move:
@@ -279,14 +285,14 @@ def _as_json(plan: _Plan, *, move: bool) -> Mapping[str, Any]:
         "adds": list(change.added) if change else [],
         "removes": list(change.removed) if change else [],
         "imports": [one.name for one in takeover.new] if takeover and move else [],
-        "changes": plan.is_written,
+        "changes": change is not None and not change.is_empty,
         "fault": plan.fault,
     }
 
 
 def _chosen(plans: Sequence[_Plan], *, is_named: bool, yes: bool, as_json: bool) -> list[_Plan]:
     """The plans that a person wants written. Without a terminal and `--yes`, none."""
-    possible = [plan for plan in plans if plan.change is not None and (plan.is_written or plan.change.way)]
+    possible = [plan for plan in plans if plan.change is not None and plan.change.is_needed]
     if yes or not possible:
         return possible
     if as_json:
@@ -324,6 +330,7 @@ def _connect_one(plan: _Plan, source: Path, run_id: str, *, as_json: bool) -> bo
     """Write one plan. If the file of the client cannot be written, the configuration is as before."""
     change = plan.change
     if change is None:
+        _fail(plan, f"is not connected: {plan.state.path}: {plan.fault}")
         return False
     new = [one for one in plan.takeover.new if one.name in change.removed] if plan.takeover else []
     try:
@@ -349,7 +356,15 @@ def _connect_one(plan: _Plan, source: Path, run_id: str, *, as_json: bool) -> bo
     return True
 
 
-def _disconnect_one(plan: _Plan, *, as_json: bool) -> bool:
+def _configured_names(source: Path) -> Collection[str]:
+    try:
+        return configured_servers(source)
+    except ConfigError:  # its faults are the matter of other commands
+        return ()
+
+
+def _disconnect_one(plan: _Plan, kept: Collection[str], *, as_json: bool) -> bool:
+    """Write one plan; `kept` are the servers in the configuration."""
     change = plan.change
     if change is None:
         return False
@@ -360,6 +375,7 @@ def _disconnect_one(plan: _Plan, *, as_json: bool) -> bool:
         return False
     if not as_json:
         out.note(Text(f"Disconnected {plan.state.client.title}: {change.way}."))
-        if kept := [name for name in change.added if name != NAME]:
-            out.note(Text(f"    It has {', '.join(map(visible, kept))} again; maitred keeps them, too."))
+        if back := [name for name in change.added if name != NAME]:
+            also = "; maitred keeps them, too" if all(name in kept for name in back) else ""
+            out.note(Text(f"    It has {', '.join(map(visible, back))} again{also}."))
     return True
