@@ -85,8 +85,12 @@ def _converted(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     left_out = [key for key in raw if HARMLESS.fullmatch(key)]
     if left_out:
         notes.append(f"left out, as it is about a client: {', '.join(left_out)}")
-    entry = {_OUR_NAMES.get(key, key): value for key, value in raw.items() if key not in left_out}
-    if isinstance(command := entry.get("command"), list):
+    entry: dict[str, Any] = {}
+    for key, value in raw.items():
+        if key not in left_out and (name := _OUR_NAMES.get(key, key)) in entry:
+            raise UnusableError(f"has two keys that mean `{name}`; leave one of them out")
+        entry |= {} if key in left_out else {name: value}
+    if isinstance(command := entry.get("command"), list) and isinstance(entry.get("args") or [], list):
         words = [str(word) for word in command] or [""]
         entry |= {"command": words[0], "args": [*words[1:], *(entry.get("args") or [])]}
     entry |= _transport(entry)

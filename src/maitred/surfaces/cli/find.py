@@ -25,6 +25,7 @@ from maitred.surfaces.cli.console import (
     err,
     out,
     print_json,
+    remember,
     run,
     visible,
 )
@@ -151,7 +152,7 @@ def _fetched(settings: Settings) -> "ServerList":
             )
         )
     now = datetime.now(UTC)
-    write_copy(_copy_path(settings), url, items, now)
+    remember(lambda: write_copy(_copy_path(settings), url, items, now))
     return ServerList(items=items, fetched_at=now)
 
 
