@@ -62,6 +62,27 @@ def test_required_parameters_come_first_and_each_kind_has_its_form(
     assert "note (string; Enter means null)" in said.err
 
 
+@pytest.mark.parametrize(
+    ("schema", "typed", "value"),
+    [
+        ({"enum": ["a", "b"]}, "²\nb", "b"),
+        ({"type": ["string", "null"]}, "12345", "12345"),
+        ({"anyOf": [{"$ref": "#/$defs/loop"}]}, "7", 7),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "12", "12"),
+        ({"anyOf": 7}, "7", 7),
+        ({"type": "array"}, f"{'[' * 20_000}\n[]", []),
+    ],
+)
+def test_no_schema_and_no_answer_breaks_a_question(
+    keyboard: Type, schema: dict[str, Any], typed: str, value: object
+) -> None:
+    """What fits no choice is asked again, and a text that may be null is a text."""
+    keyboard(f"{typed}\n")
+    loop = {"$defs": {"loop": {"anyOf": [{"$ref": "#/$defs/loop"}]}}}
+
+    assert ask_arguments({**loop, "properties": {"x": schema}, "required": ["x"]}, {}) == {"x": value}
+
+
 def test_what_is_not_typed_is_left_out_and_what_is_given_is_not_asked(keyboard: Type) -> None:
     """The end of the input is nothing typed."""
     keyboard("\nfast\n")
