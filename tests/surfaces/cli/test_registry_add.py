@@ -249,7 +249,7 @@ def test_a_person_at_a_terminal_is_asked(maitred: Run, tmp_path: Path) -> None:
     assert (spec.env["UNITS"], spec.args[2:4]) == ("imperial", ("--city", "${CITY}"))
     assert resolve(spec.env["WEATHER_KEY"], {}) == SECRET
     listed = json.loads(maitred("secret", "list", "--json").fine)
-    assert listed == {"secrets": [{"name": "weather/WEATHER_KEY", "servers": ["weather"]}]}
+    assert listed == {"secrets": [{"name": "weather/WEATHER_KEY", "used_by": ["weather"]}]}
 
 
 def at_terminal(folder: Path, words: Sequence[str], answers: Sequence[tuple[str, str]]) -> str:
