@@ -12,6 +12,7 @@ from tests.config.homes import TIME, Look, only, put
 from maitred.config.clients.discovery import ClientServer, discover, is_maitred
 from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.edit import add_servers
+from maitred.config.interpolate import resolve
 from maitred.config.load import load
 from maitred.errors import ConfigError
 
@@ -159,6 +160,7 @@ def test_files_that_cannot_be_read_are_problems_and_the_others_are_still_found(
     [
         ({"args": ["x"]}, "has neither a command nor a URL"),
         ({"command": "x", "args": "-y x"}, "`args` must be a list"),
+        ({"command": ["x"], "args": "-y x"}, "`args` must be a list"),
         ({"command": "x", "args": [["y"]]}, "a value that must be text is not text"),
         ({"command": "x", "env": {"A=B": "c"}}, "env.A=B: is not a name"),
         ({"type": "ws", "url": "https://example.com"}, "'ws' is not a transport"),
@@ -226,6 +228,33 @@ def test_whatever_stands_in_a_file_all_that_is_found_can_be_added(
     target.unlink(missing_ok=True)
     add_servers(target, {one.name: one.entry for one in found})
     assert set(load(target).servers) == {one.name for one in found}
+
+
+@pytest.mark.parametrize(
+    ("kind", "transport"), [({}, "sse"), ({"type": "http"}, None), ({"type": "remote"}, "sse")]
+)
+def test_a_transport_that_is_written_is_not_guessed_by_the_address(
+    home: Path, look: Look, kind: dict[str, str], transport: str | None
+) -> None:
+    put(home / ".cursor/mcp.json", {"mcpServers": {"far": {**kind, "url": "https://example.com/sse"}}})
+    assert only(look()).entry.get("transport") == transport
+
+
+@pytest.mark.parametrize(
+    ("cwd", "folder"),
+    [
+        ("packages/${env:PKG}", "packages/blue"),
+        ("./packages", "packages"),
+        ("${workspaceFolder}/a", "a"),
+    ],
+)
+def test_a_folder_of_a_project_is_found_also_by_a_reference(
+    home: Path, tmp_path: Path, cwd: str, folder: str
+) -> None:
+    project = tmp_path / "my ${x} project"
+    put(project / ".cursor/mcp.json", {"mcpServers": {"own": {"command": "./run", "cwd": cwd}}})
+    found = only(discover(home=home, cwd=project, environ={"PKG": "blue"}, platform="linux"))
+    assert Path(resolve(found.entry["cwd"], {"PKG": "blue"})) == project / folder
 
 
 def test_looking_changes_nothing(home: Path, cwd: Path, look: Look) -> None:

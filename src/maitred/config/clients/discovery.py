@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -345,8 +345,10 @@ class _Conversion:
             command = raw.pop("command")
             raw.update(command=command.get("path"), args=command.get("args"), env=command.get("env"))
         if isinstance(raw.get("command"), list):  # OpenCode
-            words = raw.pop("command")
-            raw.update(command=words[0] if words else None, args=[*words[1:], *as_list(raw.get("args"))])
+            words, args = raw.pop("command"), raw.get("args") or []
+            if not isinstance(args, list):
+                raise UnusableError("`args` must be a list")
+            raw.update(command=words[0] if words else None, args=[*words[1:], *args])
         if isinstance(raw.get("transport"), dict):  # the command line of Cline
             raw.update(raw.pop("transport"))
 
@@ -364,13 +366,14 @@ class _Conversion:
             self._note(f"is given {name} from the environment of maitred")
         cwd = self._text(raw.pop("cwd", None) or "")
         if folder and (cwd or any(_is_relative(str(item), folder) for item in (command, *args))):
-            cwd = cwd if cwd.startswith(("$", "~")) else escape(str(folder / cwd))
+            cwd = _within(folder, cwd)
         arguments = [self._text(item) for item in args]
         entry = {"command": self._text(command), "args": arguments, "env": env, "cwd": cwd}
         return {key: value for key, value in entry.items() if value}
 
     def _remote(self, kind: str) -> dict[str, Any]:
         raw = self._raw
+        is_streamable = bool(raw.get("httpUrl"))
         http, url = raw.pop("httpUrl", None) or raw.pop("serverUrl", None), raw.pop("url", None)
         if not http and not url:
             raise UnusableError("has neither a command nor a URL; it may come from an extension")
@@ -379,7 +382,8 @@ class _Conversion:
         if not http and not kind and self._client.id == "gemini":
             self._note("gemini also tries the older SSE; if the server has only that, set `transport: sse`")
         meant = named_kind(server_kinds(), kind)
-        if is_sse or is_sse_address(entry["url"]):
+        is_open = kind.casefold() in ("", "remote") and not is_streamable
+        if is_sse or (is_open and is_sse_address(entry["url"])):
             entry["transport"] = "sse"
         elif kind and (meant is None or meant != default_kind(server_kinds(), "url", entry["url"])):
             entry["transport"] = meant.name if meant else kind
@@ -460,6 +464,17 @@ class _Conversion:
 
     def _note(self, text: str) -> None:
         self._notes[text] = None
+
+
+def _within(folder: Path, path: str) -> str:
+    """A path that may have references, and that is relative to a folder if it is relative."""
+    if (
+        path.startswith(("$", "~"))
+        or PurePosixPath(path).is_absolute()
+        or PureWindowsPath(path).is_absolute()
+    ):
+        return path
+    return f"{escape(str(folder))}/{path}" if "$" in path else escape(str(folder / path))
 
 
 def _says_something(value: Any) -> bool:

@@ -90,9 +90,9 @@ def _converted(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         if key not in left_out and (name := _OUR_NAMES.get(key, key)) in entry:
             raise UnusableError(f"has two keys that mean `{name}`; leave one of them out")
         entry |= {} if key in left_out else {name: value}
-    if isinstance(command := entry.get("command"), list) and isinstance(entry.get("args") or [], list):
-        words = [str(word) for word in command] or [""]
-        entry |= {"command": words[0], "args": [*words[1:], *(entry.get("args") or [])]}
+    if isinstance(command := entry.get("command"), list):
+        words, args = [str(word) for word in command] or [""], entry.get("args") or []
+        entry |= {"command": words[0], "args": [*words[1:], *args] if isinstance(args, list) else args}
     entry |= _transport(entry)
     if not entry.get("transport"):
         entry.pop("transport", None)
