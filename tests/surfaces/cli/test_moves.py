@@ -274,3 +274,29 @@ def test_an_undo_is_never_of_less_than_it_says(run: Run, cursor: Path, other: li
 
     assert "does not go with --undo" in run("import", "--undo", *other).refused
     assert "Took files out" in run("import", "--undo").fine
+
+
+def test_a_faulty_configuration_is_named_and_needed_to_move_alone(
+    run: Run, tmp_path: Path, cursor: Path
+) -> None:
+    """It is no fault of the client's file."""
+    (tmp_path / "maitred.yaml").write_text("servers:\n  a: [\n")
+    put(cursor, {"mcpServers": {"files": FILES}})
+
+    refused = run("connect", "cursor", "--move", "--yes").refused
+    assert "maitred.yaml" in refused
+    assert servers(cursor) == {"files": FILES}
+    assert "cannot be changed" not in run("connect", "cursor", "--yes").fine
+    assert set(servers(cursor)) == {"files", "maitred"}
+
+
+def test_an_answer_is_read_in_any_case_and_a_client_that_was_not_shown_is_said(
+    run: Run, monkeypatch: pytest.MonkeyPatch, cursor: Path
+) -> None:
+    put(cursor, {"mcpServers": {}})
+    type_in(monkeypatch, ["zed", "All"])
+
+    done = run("connect")
+
+    assert "'zed' is none of these clients" in done.err
+    assert "maitred" in servers(cursor)

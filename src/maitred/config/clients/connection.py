@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 import structlog
 
 from maitred.config.clients.discovery import ITSELF, ClientServer, servers_in
-from maitred.config.clients.entries import NAME
+from maitred.config.clients.entries import NAME, profile_of_words
 from maitred.config.clients.files import UnusableError, UserMachine, as_list, unknown_layout
 from maitred.config.clients.table import ClientFile, KnownClient, find_client, known_clients
 from maitred.config.clients.text_edit import ClientText
@@ -195,11 +195,11 @@ def own_entry(state: ClientState) -> Mapping[str, Any]:
     return entry if isinstance(entry, Mapping) else {}
 
 
-def own_words(state: ClientState) -> Sequence[str]:
-    """The words of the command in the entry of this gateway; none if it has no entry, or an address."""
+def own_profile(state: ClientState) -> str:
+    """The profile of tools that the entry of this gateway names; empty if it names none."""
     entry = own_entry(state)
-    command = as_list(entry.get("command", entry.get("cmd", ())))
-    return [str(word) for word in (*command, *as_list(entry.get("args", ())))]
+    words = [*as_list(entry.get("command")), *as_list(entry.get("args"))]  # OpenCode has all in its command
+    return profile_of_words([str(word) for word in words])
 
 
 def _with_fault(state: ClientState, fault: str) -> ClientState:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,8 +45,14 @@ def start_command(program: Path, config: Path, profile: str = "") -> Sequence[st
 
 
 def profile_of_words(words: Sequence[str]) -> str:
-    """The profile of tools that a command of `start_command` names; empty if it names none."""
-    return words[words.index("--profile") + 1] if "--profile" in words[:-1] else ""
+    """The profile of tools that a command names behind `serve`, in any form; empty if it names none."""
+    profile, options = "", words[words.index("serve") :] if "serve" in words else ()
+    for word, after in pairwise([*options, ""]):
+        if word in ("--profile", "-p"):
+            profile = after
+        elif found := re.match("(?:--profile=|-p)(?=[^-])", word):
+            profile = word[found.end() :]
+    return profile
 
 
 def program_path() -> Path:

@@ -48,19 +48,24 @@ class TakeoverPlan:
         return [*self.present, *(one.name for one in self.new)]
 
 
-def plan_takeover(state: ClientState, source: Path, others: Iterable[TakeoverPlan] = ()) -> TakeoverPlan:
-    """Compare the servers of a client with the configuration.
+def plan_takeover(
+    state: ClientState,
+    source: Path,
+    configured: Mapping[str, Mapping[str, Any]],
+    others: Iterable[TakeoverPlan] = (),
+) -> TakeoverPlan:
+    """Compare the servers of a client with those that are configured.
 
     `others` are the plans for other clients that are carried out before.
 
     Raises:
-        ConfigError: The configuration cannot be read, or is the file of the client.
+        ConfigError: The configuration is the file of the client.
     """
     if source.exists() and source.resolve() == state.path.resolve():
         raise ConfigError(
             str(source), ["is the configuration of maitred itself; it cannot be its own client"]
         )
-    known = configured_servers(source) | {one.name: one.entry for plan in others for one in plan.new}
+    known = {**configured, **{one.name: one.entry for plan in others for one in plan.new}}
     by_hash = {reach_hash(entry): name for name, entry in known.items()}
     new, present, staying = [], [], {}
     for one in state.servers:

@@ -55,7 +55,7 @@ from maitred.surfaces.cli.console import (
 from maitred.surfaces.cli.options import profile_option
 from maitred.surfaces.cli.session import command_line
 from maitred.surfaces.cli.verbosity import VERBOSITY
-from maitred.wording import count_of
+from maitred.wording import count_of, did_you_mean, join_with_or, quote_input
 
 ClientArguments = Annotated[
     list[str] | None,
@@ -112,10 +112,11 @@ def connect(
         narrow_to_profile(LOCAL_GRANT, profile, settings_of(config).profiles)
     words = start_command(Path(sys.argv[0]).absolute(), source, profile)
     states = _states(clients, file, is_project=project)
+    known = _configured(source, is_needed=move)
     plans: list[_Plan] = []
     for state in states:  # as if all clients were chosen; each is planned again before it is written
         others = [plan.takeover for plan in plans if plan.takeover and move]
-        plans.append(_connect_plan(state, words, source, others, move=move))
+        plans.append(_connect_plan(state, words, source, known, others, move=move))
     _show(plans, words, _NO_CLIENTS, as_json=as_json, move=move, yes=yes)
     if not source.exists() and not as_json:
         out.note(Text(f"{source} is not there yet: `maitred import`, `maitred add` or `--move` makes it."))
@@ -124,7 +125,8 @@ def connect(
     failed = []
     for plan in chosen:
         with configuration_lock(source) if move else nullcontext():
-            now = _connect_plan(plan.state, words, source, (), move=move)
+            known = _configured(source, is_needed=move)
+            now = _connect_plan(plan.state, words, source, known, move=move)
             failed += [] if _connect_one(now, source, run_id, as_json=as_json) else [now]
     if failed or any(plan.fault for plan in plans if clients):
         raise typer.Exit(1)
@@ -144,7 +146,7 @@ def disconnect(
     plans = [_disconnect_plan(state) for state in states]
     _show(plans, (), _NONE_CONNECTED, as_json=as_json, move=False, yes=yes)
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
-    kept = _configured_names(config_path(config))
+    kept = _configured(config_path(config), is_needed=False)
     failed = [plan for plan in chosen if not _disconnect_one(plan, kept, as_json=as_json)]
     if failed or any(plan.fault for plan in plans if clients):
         raise typer.Exit(1)
@@ -152,6 +154,20 @@ def disconnect(
 
 def _machine() -> UserMachine:
     return UserMachine(Path.home(), Path.cwd(), os.environ, sys.platform)
+
+
+def _configured(source: Path, *, is_needed: bool) -> Mapping[str, Mapping[str, Any]]:
+    """The entries in the configuration; none if it has a fault and is not needed.
+
+    Raises:
+        ConfigError: It has a fault, and is needed.
+    """
+    try:
+        return configured_servers(source)
+    except ConfigError:
+        if is_needed:
+            raise
+        return {}
 
 
 def _connected(clients: Sequence[str] | None, *, is_project: bool) -> list[ClientState]:
@@ -198,10 +214,16 @@ def _has_file(client: KnownClient, is_project: bool) -> bool:
 
 
 def _connect_plan(
-    state: ClientState, words: Sequence[str], source: Path, others: Sequence[TakeoverPlan], *, move: bool
+    state: ClientState,
+    words: Sequence[str],
+    source: Path,
+    known: Mapping[str, Mapping[str, Any]],
+    others: Sequence[TakeoverPlan] = (),
+    *,
+    move: bool,
 ) -> _Plan:
     try:
-        takeover = plan_takeover(state, source, others)
+        takeover = plan_takeover(state, source, known, others)
         change = plan_connect(state, state.client.stdio(words), takeover.leaving if move else ())
     except ConfigError as error:
         return _Plan(state=state, fault="; ".join(error.faults))
@@ -302,24 +324,22 @@ def _chosen(plans: Sequence[_Plan], *, is_named: bool, yes: bool, as_json: bool)
         return []
     if is_named:
         return possible if typer.confirm("Write this?", default=False) else []
-    wanted = _ask_for_clients()
+    wanted = _ask_for_clients([plan.state.client.id for plan in plans])
     return possible if wanted == ["all"] else [plan for plan in possible if plan.state.client.id in wanted]
 
 
-def _ask_for_clients() -> Sequence[str]:
-    """The names that a person types, or `all`; a mistyped name is asked for again."""
+def _ask_for_clients(shown: Sequence[str]) -> Sequence[str]:
+    """The names that a person types, or `all`; a name that was not shown is asked for again."""
     while True:
         answer = typer.prompt("Which? (names of clients, `all`, or nothing)", default="", show_default=False)
-        wanted = str(answer).replace(",", " ").split()
-        if [word.lower() for word in wanted] in (["n"], ["no"], ["none"]):
+        wanted = str(answer).lower().replace(",", " ").split()
+        if wanted in (["n"], ["no"], ["none"]):
             return []
-        try:
-            for name in wanted if wanted != ["all"] else ():
-                find_client(name)
-        except ConfigError as error:
-            fail(error)
-            continue
-        return wanted
+        strange = [name for name in wanted if name not in shown and wanted != ["all"]]
+        if not strange:
+            return wanted
+        hint = did_you_mean(strange[0], shown, otherwise=f"type {join_with_or(shown)}, `all`, or nothing")
+        fail(ConfigError("CLIENT", [f"{quote_input(strange[0])} is none of these clients; {hint}"]))
 
 
 def _fail(plan: _Plan, what: str) -> None:
@@ -354,13 +374,6 @@ def _connect_one(plan: _Plan, source: Path, run_id: str, *, as_json: bool) -> bo
         if copy:
             out.note(Text(f"    `maitred disconnect {plan.state.client.id}` undoes it; a copy is in {copy}."))
     return True
-
-
-def _configured_names(source: Path) -> Collection[str]:
-    try:
-        return configured_servers(source)
-    except ConfigError:  # its faults are the matter of other commands
-        return ()
 
 
 def _disconnect_one(plan: _Plan, kept: Collection[str], *, as_json: bool) -> bool:

@@ -76,7 +76,8 @@ def doctor(
     settings, viewer = prepare(config)
     warn_once()
     if client:
-        show_client(client, servers or [], settings, viewer, as_json=as_json)
+        required = names_in(require or ())
+        show_client(client, servers or [], required, settings, viewer, as_json=as_json)
         return
     found = run(lambda: _examine(settings, servers or [], names_in(require or ()), viewer))
     findings, catalog = found.servers, found.catalog
