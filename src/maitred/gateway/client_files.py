@@ -5,8 +5,6 @@ is as it was then. `ClientFileMethods` has the methods of `Gateway` for it.
 """
 
 import hashlib
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -230,8 +228,7 @@ class ClientFileMethods:
 
 
 def _machine() -> UserMachine:
-    home = Path.home()
-    return UserMachine(home, home, os.environ, sys.platform)
+    return UserMachine.here(cwd=Path.home())
 
 
 def _digest(change: ClientChange) -> str:

@@ -67,7 +67,7 @@ def test_install_shows_the_file_and_writes_nothing_without_consent(run: Run, hom
     shown = run("service", "install").fine
 
     assert "    ExecStart=" in shown
-    assert "nothing written" in shown
+    assert "nothing changed" in shown
     assert not unit_of(home).exists()
     assert calls(home) == []
 

@@ -417,7 +417,7 @@ class _Conversion:
         return self._translate(str(value), self._own_variables - {key})
 
     def _input(self, name: str) -> str:
-        variable = re.sub(r"[^A-Z0-9_]|^(?=[0-9])", "_", name.upper())
+        variable = variable_of_input(name)
         self._note(f"asks for {name!r} in {self._client.id}; set the variable {variable} instead")
         inputs = [item for item in as_list(self._group.inputs) if isinstance(item, dict)]
         default = next((item.get("default") for item in inputs if item.get("id") == name), None)
@@ -488,6 +488,11 @@ def _is_relative(text: str, folder: Path) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return "/" in text and not text.startswith(("/", "-", "~", "$")) and (folder / text).exists()
     return False
+
+
+def variable_of_input(name: str) -> str:
+    """The variable in place of a value for which a client asks its user."""
+    return re.sub(r"[^A-Z0-9_]|^(?=[0-9])", "_", name.upper())
 
 
 def is_sse_address(url: str) -> bool:

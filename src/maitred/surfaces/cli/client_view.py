@@ -4,11 +4,8 @@ The lists and texts are made as for the client itself, from the same entry of `c
 """
 
 import dataclasses
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -172,9 +169,8 @@ async def _view(
 
 
 def _state(client: KnownClient) -> ClientState | None:
-    at = UserMachine(Path.home(), Path.cwd(), os.environ, sys.platform)
     try:
-        return look_at(at, client)
+        return look_at(UserMachine.here(), client)
     except ConfigError:  # it has no such file on this platform
         return None
 

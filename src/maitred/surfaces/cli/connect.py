@@ -1,6 +1,5 @@
 """`maitred connect` and `disconnect`: put this gateway into the files of clients, and give the files back."""
 
-import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -42,6 +41,8 @@ from maitred.surfaces.cli.completion import complete_clients
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
+    YesOption,
+    can_ask_to_change,
     config_path,
     err,
     fail,
@@ -67,7 +68,6 @@ FileOption = Annotated[Path | None, typer.Option(help="Another file of the one c
 ProjectOption = Annotated[
     bool, typer.Option("--project", help="The files of the project in this folder, not those of the user.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")]
 
 
 _NO_CLIENTS: Final = "No clients found. Name one to make its file, such as `maitred connect cursor`."
@@ -152,10 +152,6 @@ def disconnect(
         raise typer.Exit(1)
 
 
-def _machine() -> UserMachine:
-    return UserMachine(Path.home(), Path.cwd(), os.environ, sys.platform)
-
-
 def _configured(source: Path, *, is_needed: bool) -> Mapping[str, Mapping[str, Any]]:
     """The entries in the configuration; none if it has a fault and is not needed.
 
@@ -175,7 +171,7 @@ def _connected(clients: Sequence[str] | None, *, is_project: bool) -> list[Clien
 
     Of a named client that has none it is the file that would be connected.
     """
-    at = _machine()
+    at = UserMachine.here()
     found = [one for one in connected_files(at) if not is_project or one.file.project_of(one.path) == at.cwd]
     if not clients:
         return found
@@ -192,7 +188,7 @@ def _connected(clients: Sequence[str] | None, *, is_project: bool) -> list[Clien
 
 def _states(clients: Sequence[str] | None, file: Path | None, *, is_project: bool) -> list[ClientState]:
     """The files of the named clients, or those of all clients that seem to be installed."""
-    at, named = _machine(), [find_client(name) for name in dict.fromkeys(clients or ())]
+    at, named = UserMachine.here(), [find_client(name) for name in dict.fromkeys(clients or ())]
     if file is not None:
         if len(named) != 1:
             raise ConfigError("--file", ["name the one client whose file it is"])
@@ -209,7 +205,7 @@ def _states(clients: Sequence[str] | None, file: Path | None, *, is_project: boo
 
 
 def _has_file(client: KnownClient, is_project: bool) -> bool:
-    at = _machine()
+    at = UserMachine.here()
     return any(one.is_written and one.is_project == is_project and any(one.paths(at)) for one in client.files)
 
 
@@ -319,8 +315,7 @@ def _chosen(plans: Sequence[_Plan], *, is_named: bool, yes: bool, as_json: bool)
         return possible
     if as_json:
         return []
-    if not sys.stdin.isatty():
-        out.print("Not a terminal, so nothing was asked and nothing written: `--yes` writes.")
+    if not can_ask_to_change():
         return []
     if is_named:
         return possible if typer.confirm("Write this?", default=False) else []

@@ -178,9 +178,6 @@ def _age(known: "ServerList") -> str:
     return f"The list is {age} old; --refresh fetches it again."
 
 
-# --- what is shown ------------------------------------------------------------------------------------------
-
-
 def shorten_line(text: str, most: int = _LONGEST) -> str:
     """A text of a registry on one line: without secrets, and with escapes for what does not show."""
     line = visible(mask_text(" ".join(text.split())))

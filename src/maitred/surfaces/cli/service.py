@@ -25,6 +25,8 @@ from maitred.installation import find_installation, in_shell
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
+    YesOption,
+    can_ask_to_change,
     config_path,
     may_configure,
     out,
@@ -34,7 +36,6 @@ from maitred.surfaces.cli.console import (
 )
 from maitred.surfaces.service_files import LABEL, MARK, UNIT_NAME, launchd_agent, systemd_unit
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")]
 Words = Sequence[str]
 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -229,12 +230,7 @@ def _missing(manager: _Manager, source: Path, settings: Any) -> Iterator[str]:
 
 
 def _agreed(question: str, *, yes: bool) -> bool:
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        out.print("Not a terminal, so nothing was asked and nothing written: `--yes` writes.")
-        return False
-    return typer.confirm(question, default=False)
+    return yes or (can_ask_to_change() and typer.confirm(question, default=False))
 
 
 def _do(commands: Sequence[Words], say: str, *, runs: bool) -> None:
