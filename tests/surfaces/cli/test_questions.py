@@ -147,6 +147,22 @@ def test_doctor_checks_the_tools_that_a_project_needs(run: Run, tmp_path: Path) 
     assert "fault required: gone__x" in done.out
 
 
+def test_doctor_asks_for_the_required_tools_alone(run: Run, tmp_path: Path) -> None:
+    """A fault of another server is shown, and does not fail the check. Source: docs/cli.md."""
+    write_settings(tmp_path, {"counter": faulty("count"), "gone": faulty("exit-at-start")})
+
+    assert "fault gone" in run("doctor", "--require", "counter__add").fine
+    assert run("doctor").code == 1
+
+
+def test_a_mistyped_argument_is_named_before_the_server_passes_over_it(run: Run) -> None:
+    """The call goes on: a schema may allow more than it lists."""
+    done = run("call", "counter__add", "a=2", "b=40", "bb=1")
+
+    assert done.out == "42\n"
+    assert "warning: the tool has no argument 'bb'" in done.err
+
+
 def test_doctor_gives_programs_the_same(run: Run) -> None:
     """One object for each tool."""
     done = run("doctor", "--json", "--require", "counter__add,counter__nope")
