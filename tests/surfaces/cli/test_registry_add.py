@@ -232,6 +232,7 @@ def test_a_person_at_a_terminal_is_asked(maitred: Run, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps([NEEDY]))
     words = ["add", "io.github.acme/weather", "--no-try", "--from", "registry", "--file", "list.json"]
     answers = [
+        ("WEATHER_KEY (secret, not shown):", ""),
         ("WEATHER_KEY (secret, not shown):", SECRET),
         ("Keep it in the keyring as weather/WEATHER_KEY? [Y/n]:", ""),
         ("OTHER_TOKEN (secret, not shown):", "${OTHER_TOKEN}"),
@@ -242,7 +243,8 @@ def test_a_person_at_a_terminal_is_asked(maitred: Run, tmp_path: Path) -> None:
     screen = at_terminal(tmp_path, words, answers)
     spec = load(tmp_path / "maitred.yaml").servers["weather"]
 
-    assert "The WEATHER_KEY of your account." in screen
+    assert screen.count("The WEATHER_KEY of your account.") == 1
+    assert "It is needed. Ctrl-C ends, and adds nothing." in screen
     assert "one of metric, imperial" in screen
     assert "Added 'weather'" in screen
     assert SECRET not in screen
@@ -290,6 +292,7 @@ def test_a_server_at_an_address_gets_its_parts_filled_in(maitred: Run, tmp_path:
 @pytest.mark.parametrize(
     ("described", "said"),
     [
+        (entry("a", remotes=[{"type": "sse", "url": "https://x.example/sse"}]), "speaks the older SSE"),
         (entry("a", packages=[package("npm", "--call=x")]), "has a name that no such package can have"),
         (entry("a", packages=[package("npm", "x && y")]), "has a name that no such package can have"),
         (entry("a", packages=[package("pypi", "git+https://evil.example/x")]), "has a name that no such"),
@@ -341,10 +344,10 @@ def test_a_missing_program_is_named_and_another_way_is_taken(
     ("described", "said"),
     [
         (
-            entry("a", remotes=[{"type": "sse", "url": "http://169.254.169.254/latest"}]),
+            entry("a", remotes=[{"type": "streamable-http", "url": "http://169.254.169.254/latest"}]),
             "its host is",
         ),
-        (entry("a", remotes=[{"type": "sse", "url": "https://user:pw@x.example/"}]), "credential"),
+        (entry("a", remotes=[{"type": "streamable-http", "url": "https://u:pw@x.example"}]), "credential"),
         (
             entry("a", packages=[package("npm", "x", environmentVariables=[WRITTEN_OUT])]),
             "its value is written out",

@@ -114,6 +114,19 @@ def test_it_is_started_and_stopped_when_that_is_asked_for(run: Run, home: Path) 
     assert not unit_of(home).exists()
 
 
+def test_a_service_that_cannot_be_stopped_keeps_its_file_and_that_is_said(run: Run, home: Path) -> None:
+    """As without a session: what to do next is named."""
+    run("service", "install", "--yes").fine  # noqa: B018  # it ran
+    (home / "bin" / "systemctl").write_text("#!/bin/sh\nexit 1\n")
+
+    refused = run("service", "uninstall", "--yes", "--stop").refused
+
+    assert "stays; without --stop it is removed" in refused
+    assert unit_of(home).exists()
+    run("service", "uninstall", "--yes").fine  # noqa: B018
+    assert not unit_of(home).exists()
+
+
 def test_status_says_that_the_file_is_of_another_installation(run: Run, home: Path) -> None:
     run("service", "install", "--yes")
     unit = unit_of(home)

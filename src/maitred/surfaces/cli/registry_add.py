@@ -278,10 +278,10 @@ class _ValueCollector:
         """What the person types; a secret does not show."""
         if one.input.choices:
             out.print(Text(f"  one of {', '.join(shorten_line(choice, 40) for choice in one.input.choices)}"))
-        if one.input.description:
-            out.print(Text(f"  {shorten_line(one.input.description)}"))
         title = shorten_line(one.name, 60) + (" (secret, not shown)" if one.input.is_secret else "")
-        return str(typer.prompt(title, hide_input=one.input.is_secret))
+        while not (typed := typer.prompt(title, "", hide_input=one.input.is_secret, show_default=False)):
+            out.print("  It is needed. Ctrl-C ends, and adds nothing.")
+        return str(typed)
 
     def _without_secret(self, one: "ValueQuestion", answer: "GivenValue") -> "GivenValue":
         """The answer itself, or for a secret a reference to where it is kept."""

@@ -105,7 +105,11 @@ def uninstall(
     _check_owner(manager)
     if not _agreed(f"Remove {manager.path}?", yes=yes):
         return
-    _do(manager.stop, "It may still run. To stop it:", runs=stop)
+    try:
+        _do(manager.stop, "It may still run. To stop it:", runs=stop)
+    except ConfigError as error:
+        stays = f"{manager.path} stays; without --stop it is removed, whether the service runs or not"
+        raise ConfigError(error.source, [*error.faults, stays]) from None
     with _faults(manager):
         manager.path.unlink()
     out.note(Text(f"Removed: {manager.path}"))

@@ -63,6 +63,8 @@ def upgrade(
     else:
         out.print(Text(f"With the file or the address of a newer wheel as {_NEW_WHEEL}:"))
     out.print(Text(f"    {visible(command)}"))
+    if not here.is_lasting:
+        out.print("Then `maitred connect` once more: the entries of clients name the wheel of today.")
 
 
 def _is_newer(version: str) -> bool:
