@@ -168,7 +168,7 @@ class ClientFiles:
         state = look_at(_machine(), client)
         if kind == "disconnect":
             return plan_disconnect(state)
-        out = self._takeover(state).present if takes_out else ()
+        out = list(self._takeover(state).present) if takes_out else ()
         return plan_connect(state, client.stdio(self._words(profile)), out)
 
     def _takeover(self, state: ClientState) -> TakeoverPlan:

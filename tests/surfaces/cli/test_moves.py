@@ -300,3 +300,72 @@ def test_an_answer_is_read_in_any_case_and_a_client_that_was_not_shown_is_said(
 
     assert "'zed' is none of these clients" in done.err
     assert "maitred" in servers(cursor)
+
+
+def test_a_preview_counts_all_servers_and_says_which_would_stay_and_why(
+    run: Run, tmp_path: Path, cursor: Path
+) -> None:
+    """With `--move` it names what the configuration has under another name, and what does not move."""
+    (tmp_path / "maitred.yaml").write_text("servers: {time: {command: t}, clinet: {command: root}}\n")
+    root = {"command": "root", "disabledTools": ["drop"]}
+    put(cursor, {"mcpServers": {"files": FILES, "time": {"command": "other"}, "root": root}})
+
+    shown = run("connect", "cursor").fine
+    assert "leaves its 3 servers; `--move` moves root, files to maitred" in shown
+    assert "`--move` leaves time: the configuration has another server of this name" in shown
+
+    moved = run("connect", "cursor", "--move", "--yes").fine
+    assert "takes out root (here clinet), which maitred has" in moved
+    assert "root: what the client switches off of it is not taken over" in moved
+    assert set(servers(cursor)) == {"time", "maitred"}
+
+
+def test_what_is_said_of_the_configuration_is_true(run: Run, tmp_path: Path, cursor: Path) -> None:
+    """One with a fault is warned of; one that this command makes is not missed."""
+    put(cursor, {"mcpServers": {"files": FILES}})
+    said = run("connect", "cursor", "--move", "--yes").fine
+    assert "is not there yet" not in said
+    (tmp_path / "maitred.yaml").write_text("servers: {a: {comand: x}}\n")
+
+    done = run("connect", "cursor", "--yes")
+
+    assert done.code == 0
+    assert "did you mean `command`?" in done.err
+    assert "clients cannot start this gateway until that is mended" in done.err
+
+
+def test_a_file_that_is_gone_is_forgotten_and_a_new_one_says_how_to_undo_it(run: Run, cursor: Path) -> None:
+    cursor.parent.mkdir()
+    assert "`maitred disconnect cursor` undoes it." in run("connect", "cursor", "--yes").fine
+    cursor.unlink()
+
+    said = run("disconnect", "cursor", "--yes").fine
+
+    assert "its file is gone, so nothing is written" in said
+    assert "merged" not in said
+    assert "has no entry of this gateway" in run("disconnect", "cursor", "--yes").out
+
+
+def test_a_changed_entry_names_the_keys_that_change(run: Run, tmp_path: Path) -> None:
+    """An entry that a person wrote may lack what keeps the menu loaded."""
+    put(tmp_path / ".claude.json", {"mcpServers": {"maitred": {"command": "maitred", "args": ["serve"]}}})
+
+    assert "changes command, args, alwaysLoad of maitred: " in run("connect", "claude-code").fine
+
+
+def test_options_and_errors_name_what_is_wrong(run: Run, tmp_path: Path) -> None:
+    """No option is passed over in silence, and no file is blamed that has no fault."""
+    assert "--project, --file" in run("connect", "cursor", "--project", "--file", "x.json").refused
+    assert "error: import --undo" in run("import", "--undo").refused
+    assert "is no file" in run("import", "--file", ".").refused
+
+
+def test_a_file_of_no_known_place_is_read_as_most_clients_read_theirs(run: Run, tmp_path: Path) -> None:
+    """A reference in it is one, and a list of the only tools names the profile that has these."""
+    entry = {"command": "x", "env": {"A": "${FOO}"}, "enabledTools": ["one", "two"]}
+    put(tmp_path / "odd.json", {"mcpServers": {"odd": entry}})
+
+    said = " ".join(run("import", "--file", "odd.json", "odd").fine.split())
+
+    assert "FOO is not set now" in said
+    assert "a profile with `tools: [odd/one, odd/two]` gives a client these alone" in said

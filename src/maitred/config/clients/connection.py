@@ -69,7 +69,8 @@ class ClientChange:
     """What a change would write: `None` stands for no file. `way` says how a file is given back.
 
     `added` and `removed` are names of servers; `own` are those under which the file had this gateway.
-    `dropped` are keys that the entry of this gateway loses. To `forget` is to disconnect what is gone.
+    `changed` and `dropped` are keys of its entry that get a value, and that leave it. To `forget` is to
+    disconnect what is gone.
     """
 
     client: KnownClient
@@ -80,6 +81,7 @@ class ClientChange:
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
     own: Sequence[str] = ()
+    changed: Sequence[str] = ()
     dropped: Sequence[str] = ()
     way: str = ""
 
@@ -234,7 +236,8 @@ def plan_connect(state: ClientState, entry: Mapping[str, Any], take_out: Sequenc
     return ClientChange(
         client=state.client, kind="connect", path=state.path, before=state.content, after=after,
         added=list(put), removed=out, own=state.own,
-        dropped=[key for key in old if put and key not in put[NAME]],
+        changed=[key for entry in put.values() for key in entry if old.get(key) != entry[key]],
+        dropped=[key for entry in put.values() for key in old if key not in entry],
     )  # fmt: skip
 
 
@@ -255,11 +258,6 @@ def plan_disconnect(state: ClientState) -> ClientChange:
     current = _read_or_fault(state.path)
     with _faults(state.path):
         _check_writable(state.path)
-    if record and current is None and not state.path.parent.is_dir():
-        return ClientChange(
-            client=state.client, kind="forget", path=state.path, before=None, after=None,
-            way="its folder is gone, so nothing is written",
-        )  # fmt: skip
     if record and record["is_whole"] and record["after"] == _digest(current):
         original = _original(record)
         added = [name for piece in record["pieces"] for name in piece["removed"]]
@@ -274,6 +272,13 @@ def plan_disconnect(state: ClientState) -> ClientChange:
     with _faults(state.path):
         text = ClientText(state.client, state.path, _text_of(current))
         back = {} if record is None else _owed(state.client, state.path, record, text.servers)
+        is_gone = current is None and not state.path.parent.is_dir()
+        if is_gone or (current is None and not back):
+            what = "folder" if is_gone else "file"
+            return ClientChange(
+                client=state.client, kind="forget", path=state.path, before=None, after=None,
+                way=f"its {what} is gone, so nothing is written",
+            )  # fmt: skip
         is_changed = bool(back or state.own)
         after = _bytes_of(text.changed(back, state.own), current) if is_changed else current
     way = "merged: other changes were made to the file" if record else "only the entry is taken out"

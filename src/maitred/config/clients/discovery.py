@@ -160,7 +160,7 @@ def _source_of(at: UserMachine, path: Path, clients: Sequence[KnownClient]) -> _
     """
     try:
         if not path.is_file():
-            raise ConfigError(str(path), ["there is no file of this name"])
+            raise ConfigError(str(path), ["is no file" if path.exists() else "there is no file of this name"])
         data = read_file(path)
     except UnusableError as error:
         raise ConfigError(str(path), [str(error)]) from None
@@ -168,7 +168,8 @@ def _source_of(at: UserMachine, path: Path, clients: Sequence[KnownClient]) -> _
     own = [pair for pair in pairs if not pair[1].is_project and path.absolute() in pair[1].paths(at)]
     shared = [pair for pair in pairs if pair[1].project_of(path)]
     named = [pair for pair in pairs if pair[1].path.endswith(f"/{path.name}")]
-    for client, file in (*own, *shared, *named, *pairs):
+    by_keys = sorted(pairs, key=lambda pair: pair[0].syntax == "none")  # most clients fill in variables
+    for client, file in (*own, *shared, *named, *by_keys):
         with contextlib.suppress(UnusableError):
             if any(group.servers for group in client.groups_of(file)(data)):
                 return _Source(client=client, file=file, path=path, folder=file.project_of(path))
@@ -449,9 +450,10 @@ class _Conversion:
                 hidden += texts
         for key in _ONLY_TOOLS:
             if (texts := self._tool_names(key)) and "*" not in texts:
+                listed = ", ".join(f"{self._name}/{text}" for text in texts)
                 self._note(
-                    f"{self._client.id} uses only {', '.join(texts)} of its tools; here all are used,"
-                    " but for those that `maitred tools --off` switches off"
+                    f"{self._client.id} uses only {', '.join(texts)} of its tools; here all are used;"
+                    f" a profile with `tools: [{listed}]` gives a client these alone (`docs profiles`)"
                 )
         return tuple(dict.fromkeys(hidden))
 

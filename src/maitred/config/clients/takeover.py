@@ -34,12 +34,12 @@ _MOST_TIMES: Final = 20
 class TakeoverPlan:
     """What becomes of the servers in the file of a client, if they are moved.
 
-    `new` are added to the configuration; `present` are in it already. Both leave the file of the client. The
-    names in `staying` stay there, each with the reason.
+    `new` are added to the configuration; `present` are in it already, each with its name there. Both leave
+    the file of the client. The names in `staying` stay there, each with the reason.
     """
 
     new: Sequence[ClientServer] = ()
-    present: Sequence[str] = ()
+    present: Mapping[str, str] = field(default_factory=dict)
     staying: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -67,13 +67,14 @@ def plan_takeover(
         )
     known = {**configured, **{one.name: one.entry for plan in others for one in plan.new}}
     by_hash = {reach_hash(entry): name for name, entry in known.items()}
-    new, present, staying = [], [], {}
+    new: list[ClientServer] = []
+    present, staying = dict[str, str](), dict[str, str]()
     for one in state.servers:
         if (there := by_hash.get(reach_hash(one.entry))) is not None:
             if _is_off(known[there]) and not _is_off(one.entry):
                 staying[one.name] = f"it is switched off in the configuration; `maitred enable {there}` first"
             else:
-                present.append(one.name)
+                present[one.name] = there
         elif one.is_shared:
             staying[one.name] = f"others may have written it; `maitred import {one.name}` shows it first"
         elif one.name in known:
@@ -187,7 +188,7 @@ def undo_last_time(source: Path) -> Sequence[str]:
     with configuration_lock(source):
         times = _read_times(source)
         if not times:
-            raise ConfigError(str(source), ["there is no import to undo"])
+            raise ConfigError("import --undo", [f"there is no import to undo in {source}"])
         gone = _undo(source, times[-1])
         _write_times(source, times[:-1])
     return gone

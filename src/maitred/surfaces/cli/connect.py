@@ -34,6 +34,7 @@ from maitred.config.clients.takeover import (
     take_over,
     undo_last_time,
 )
+from maitred.config.load import load
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_GRANT
 from maitred.model.profiles import narrow_to_profile
@@ -112,21 +113,22 @@ def connect(
         narrow_to_profile(LOCAL_GRANT, profile, settings_of(config).profiles)
     words = start_command(Path(sys.argv[0]).absolute(), source, profile)
     states = _states(clients, file, is_project=project)
-    known = _configured(source, is_needed=move)
+    _check_configuration(source, is_needed=move)
+    known = _configured(source)
     plans: list[_Plan] = []
     for state in states:  # as if all clients were chosen; each is planned again before it is written
         others = [plan.takeover for plan in plans if plan.takeover and move]
         plans.append(_connect_plan(state, words, source, known, others, move=move))
     _show(plans, words, _NO_CLIENTS, as_json=as_json, move=move, yes=yes)
-    if not source.exists() and not as_json:
+    is_made = any(plan.takeover and plan.takeover.new for plan in plans) and move
+    if not source.exists() and not is_made and not as_json:
         out.note(Text(f"{source} is not there yet: `maitred import`, `maitred add` or `--move` makes it."))
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
     run_id = uuid4().hex  # `import --undo` takes back all that this command moves
     failed = []
     for plan in chosen:
         with configuration_lock(source) if move else nullcontext():
-            known = _configured(source, is_needed=move)
-            now = _connect_plan(plan.state, words, source, known, move=move)
+            now = _connect_plan(plan.state, words, source, _configured(source), move=move)
             failed += [] if _connect_one(now, source, run_id, as_json=as_json) else [now]
     if failed or any(plan.fault for plan in plans if clients):
         raise typer.Exit(1)
@@ -146,23 +148,33 @@ def disconnect(
     plans = [_disconnect_plan(state) for state in states]
     _show(plans, (), _NONE_CONNECTED, as_json=as_json, move=False, yes=yes)
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
-    kept = _configured(config_path(config), is_needed=False)
+    kept = _configured(config_path(config))
     failed = [plan for plan in chosen if not _disconnect_one(plan, kept, as_json=as_json)]
     if failed or any(plan.fault for plan in plans if clients):
         raise typer.Exit(1)
 
 
-def _configured(source: Path, *, is_needed: bool) -> Mapping[str, Mapping[str, Any]]:
-    """The entries in the configuration; none if it has a fault and is not needed.
+def _check_configuration(source: Path, *, is_needed: bool) -> None:
+    """Say that the configuration has a fault: no client can start this gateway before it is mended.
 
     Raises:
         ConfigError: It has a fault, and is needed.
     """
     try:
-        return configured_servers(source)
-    except ConfigError:
+        if source.exists():
+            load(source)
+    except ConfigError as error:
         if is_needed:
             raise
+        hint = "clients cannot start this gateway until that is mended"
+        err.print(Text.assemble(("warning: ", "yellow"), f"{visible(str(error))}\n  {hint}"))
+
+
+def _configured(source: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The entries in the configuration; none if it cannot be read."""
+    try:
+        return configured_servers(source)
+    except ConfigError:
         return {}
 
 
@@ -190,6 +202,10 @@ def _states(clients: Sequence[str] | None, file: Path | None, *, is_project: boo
     """The files of the named clients, or those of all clients that seem to be installed."""
     at, named = UserMachine.here(), [find_client(name) for name in dict.fromkeys(clients or ())]
     if file is not None:
+        if is_project:
+            raise ConfigError(
+                "--project, --file", ["give one of them; the file of a project is known by its place"]
+            )
         if len(named) != 1:
             raise ConfigError("--file", ["name the one client whose file it is"])
         path = file.parent.resolve() / file.name if ".." in file.parts else file.absolute()
@@ -272,24 +288,38 @@ def _lines(plan: _Plan, words: Sequence[str], *, move: bool) -> list[str]:
         lines += [f"takes out {', '.join(change.removed)}"] if change.removed else []
         return [*lines, *([f"puts back {', '.join(change.added)}"] if change.added else [])]
     if change.added:
-        lines.append(
-            f"{'changes' if plan.state.own else 'adds'} {change.added[0]}:"
-            f" {command_line(words[0], words[1:])}"
-        )
+        what = f"changes {', '.join(change.changed)} of" if plan.state.own else "adds"
+        lines.append(f"{what} {change.added[0]}: {command_line(words[0], words[1:])}")
         lines += [f"takes {', '.join(change.dropped)} out of that entry"] if change.dropped else []
     elif NAME not in plan.state.own:
         lines.append(f"has this gateway as {', '.join(plan.state.own)}, which stays as it is")
     elif change.is_empty:
         lines.append(f"is connected already, as {', '.join(plan.state.own)}")
-    if move:
-        lines += [f"moves {', '.join(one.name for one in takeover.new)}"] if takeover.new else []
-        lines += [f"takes out {', '.join(takeover.present)}, which maitred has"] if takeover.present else []
-        lines += [f"leaves {name}: {why}" for name, why in takeover.staying.items()]
-        lines += [f"{one.name}: {note}" for one in takeover.new for note in one.notes]
-    elif takeover.leaving:
-        what = count_of(len(takeover.leaving), "server")
-        lines.append(f"leaves its {what}; `--move` moves {', '.join(takeover.leaving)} to maitred")
-    return lines
+    return [*lines, *_takeover_lines(plan.state, takeover, move=move)]
+
+
+def _takeover_lines(state: ClientState, takeover: TakeoverPlan, *, move: bool) -> list[str]:
+    """What becomes of the servers of the client, or would with `--move`."""
+    leaves = [f"leaves {name}: {why}" for name, why in takeover.staying.items()]
+    if not move:
+        what = count_of(len(takeover.leaving) + len(leaves), "server")
+        would = f"leaves its {what}; `--move` moves {', '.join(takeover.leaving)} to maitred"
+        return [would, *(f"`--move` {line}" for line in leaves)] if takeover.leaving else []
+    new, present = [one.name for one in takeover.new], takeover.present
+    lines = [f"moves {', '.join(new)}"] if new else []
+    if present:
+        out_of = [name if name == here else f"{name} (here {here})" for name, here in present.items()]
+        lines.append(f"takes out {', '.join(out_of)}, which maitred has")
+    return [
+        *lines,
+        *leaves,
+        *(f"{one.name}: {note}" for one in takeover.new for note in one.notes),
+        *(
+            f"{one.name}: what the client switches off of it is not taken over"
+            for one in state.servers
+            if one.name in present and (one.hidden_tools or one.entry.get("enabled") is False)
+        ),
+    ]
 
 
 def _as_json(plan: _Plan, *, move: bool) -> Mapping[str, Any]:
@@ -366,8 +396,8 @@ def _connect_one(plan: _Plan, source: Path, run_id: str, *, as_json: bool) -> bo
         moved = f" It moved {', '.join(visible(one.name) for one in new)} into {source}." if new else ""
         out.note(Text(f"Connected {plan.state.client.title}.{moved}"))
         out.note(Text(f"    {plan.state.client.then}"))
-        if copy:
-            out.note(Text(f"    `maitred disconnect {plan.state.client.id}` undoes it; a copy is in {copy}."))
+        where = f"; a copy is in {copy}" if copy else ""
+        out.note(Text(f"    `maitred disconnect {plan.state.client.id}` undoes it{where}."))
     return True
 
 
