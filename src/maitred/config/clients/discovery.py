@@ -452,8 +452,8 @@ class _Conversion:
             if (texts := self._tool_names(key)) and "*" not in texts:
                 listed = ", ".join(f"{self._name}/{text}" for text in texts)
                 self._note(
-                    f"{self._client.id} uses only {', '.join(texts)} of its tools; here all are used;"
-                    f" a profile with `tools: [{listed}]` gives a client these alone (`docs profiles`)"
+                    f"{self._client.id} uses only {', '.join(texts)} of its tools; here all are used; a"
+                    f" profile with `tools: [{listed}]` gives a client these alone (`maitred docs profiles`)"
                 )
         return tuple(dict.fromkeys(hidden))
 

@@ -59,7 +59,7 @@ def set_secret(name: NameArgument, config: ConfigOption = None, as_json: JsonOpt
 
 @secret_app.command("list")
 def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the names of the secrets, and what uses them: servers, and keys of the configuration."""
+    """List the names of the secrets, and what uses each."""
     may_configure(config)
     users = _users_by_secret(config_path(config))
     try:
