@@ -193,7 +193,7 @@ def own_entry(state: ClientState) -> Mapping[str, Any]:
     if state.fault or not state.own:
         return {}
     servers = ClientText(state.client, state.path, _text_of(state.content)).servers
-    entry = servers.get(state.own[0])
+    entry = servers.get(NAME if NAME in state.own else state.own[0])
     return entry if isinstance(entry, Mapping) else {}
 
 
@@ -357,6 +357,8 @@ def write_disconnection(change: ClientChange) -> Path | None:
     """
     copy = None
     if change.kind == "forget":
+        if _read_or_fault(change.path) is not None:
+            raise ConfigError(str(change.path), [STALE])
         _record_path(change.path).unlink(missing_ok=True)
         return None
     with _unchanged(change) as target:

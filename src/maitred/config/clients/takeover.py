@@ -114,10 +114,17 @@ def configuration_lock(source: Path) -> Iterator[None]:
         ConfigError: Another one keeps it for too long, or its folder cannot be made.
     """
     folder = source.resolve().parent
+    with contextlib.ExitStack() as stack:
+        with _faults(source):
+            make_folder(folder)
+            stack.enter_context(folder_lock(folder))
+        yield
+
+
+@contextlib.contextmanager
+def _faults(source: Path) -> Iterator[None]:
     try:
-        make_folder(folder)
-        with folder_lock(folder):
-            yield
+        yield
     except OSError as error:
         raise ConfigError(str(source), [f"the file cannot be changed: {error.strerror}"]) from error
 
@@ -189,7 +196,8 @@ def undo_last_time(source: Path) -> Sequence[str]:
         times = _read_times(source)
         if not times:
             raise ConfigError("import --undo", [f"there is no import to undo in {source}"])
-        gone = _undo(source, times[-1])
+        with _faults(source):
+            gone = _undo(source, times[-1])
         _write_times(source, times[:-1])
     return gone
 

@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from maitred.config.clients.connection import ClientState, look_at, own_entry, own_profile
+from maitred.config.clients.entries import NAME
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import KnownClient, find_client
 from maitred.config.settings import Settings
@@ -70,7 +71,8 @@ class ClientView:
             return []
         wanted = self.client.traits.deferral.entry
         lacking = [key for key, value in wanted.items() if self.entry.get(key) != value]
-        again = f"`maitred connect {self.client.id}` puts it there"
+        can_be_put = NAME in self.state.own
+        again = f"`maitred connect {self.client.id}` puts it there" if can_be_put else "put it there by hand"
         found = [self.state.fault] if self.state.fault else []
         return found + ([f"the entry lacks {_pairs(wanted)}; {again}"] if self.entry and lacking else [])
 

@@ -110,13 +110,8 @@ def _undo(path: Path, others: Mapping[str, Any], *, as_json: bool) -> None:
         out.note(Text(f"Took {gone} out of {path} again."))
     for client, names in owed.items():
         if names:
-            listed = ", ".join(map(visible, names))
-            hint = f"`maitred disconnect {client}` puts back what it gave up"
-            err.print(
-                Text(
-                    f"{listed} moved here from {client}, and is in neither file now: {hint}.", style="yellow"
-                )
-            )
+            gave_up = f"{client} gave up {', '.join(map(visible, names))}, which no file has now"
+            err.print(Text(f"{gave_up}: `maitred disconnect {client}` puts it back.", style="yellow"))
 
 
 def _named_or_chosen(
