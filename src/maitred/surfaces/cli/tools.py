@@ -13,7 +13,7 @@ from maitred.errors import ConfigError
 from maitred.model.access import Viewer
 from maitred.model.details import DETAILS, Detail
 from maitred.model.tools import Tool, ToolCall
-from maitred.surfaces.cli.completion import complete_tools
+from maitred.surfaces.cli.completion import complete_details, complete_tools
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -44,7 +44,14 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
     from maitred.gateway import Gateway
 
 DetailOption = Annotated[
-    str, typer.Option("--detail", "-d", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
+    str,
+    typer.Option(
+        "--detail",
+        "-d",
+        metavar="LEVEL",
+        help=f"How much of each tool: {one_of([*DETAILS])}.",
+        autocompletion=complete_details,
+    ),
 ]
 InteractiveOption = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask for each argument that is not given.")
