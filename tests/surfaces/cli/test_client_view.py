@@ -48,7 +48,6 @@ def test_doctor_says_what_a_client_sees_and_gets(run: Run) -> None:
     assert "its cap is 25,000 of claude-4.7" in said
     assert "hides every tool until its model searches for it; off by alwaysLoad: true in the entry" in said
     assert "list changes  taken" in said
-    assert "never those of 1 tool with a declared form of answer" in said
     assert "elicitation   form and url" in said
     assert "handshake era and stateless era" in said
     assert "Gateway to 1 server: wordy." in said

@@ -61,7 +61,6 @@ class ClientView:
     answer_tokens: int
     answer_characters: int
     hint: int
-    whole: int = 0
     required: Sequence[Mapping[str, Any]] = ()
 
     @property
@@ -98,7 +97,6 @@ class ClientView:
                 "tokens": self.answer_tokens,
                 "characters": self.answer_characters,
                 "hint_characters": self.hint,
-                "tools_never_cut": self.whole,
             },
             "traits": traits,
         }
@@ -168,7 +166,6 @@ async def _view(
         answer_tokens=limit.tokens if limit else gateway.settings.results.max_tokens,
         answer_characters=limit.characters if limit else 0,
         hint=max((one.get("_meta", {}).get(key, 0) for one in definitions), default=0),
-        whole=sum("outputSchema" in one for one in definitions),
         required=await look_for_tools(gateway, required, errors, seen_by),
     )
 
@@ -229,12 +226,6 @@ def _names(view: ClientView) -> str:
 
 
 def _answers(view: ClientView) -> str:
-    many = count_of(view.whole, "tool")
-    whole = f"; never those of {many} with a declared form of answer" if view.whole else ""
-    return _cap(view) + whole
-
-
-def _cap(view: ClientView) -> str:
     cap = view.client.traits.answers
     if cap is None:
         return f"cut at {view.answer_tokens:,} tokens (results.max_tokens); no cap of its own is known"
