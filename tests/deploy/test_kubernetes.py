@@ -1,0 +1,348 @@
+"""The overlays of Kustomize and the chart of Helm, as `kubectl` and `helm` make them.
+
+Schemas of the oldest and the newest version of Kubernetes take what they make, and what it names is there.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+from tests.deploy.files import CHART, DEPLOY, KUBERNETES, environment, read_yaml
+
+from maitred.config.load import catalog_path, parse
+from maitred.config.settings import Http, Settings
+from maitred.telemetry.instruments import INSTRUMENTS
+
+ROOT = DEPLOY.parent
+TOOLS = ROOT / ".servers" / "kubernetes"
+BIN = Path(sys.executable).parent
+PAGE = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+VERSIONS = ("1.25", "1.37")
+WATCH = "components: [../../components/watch]\n"
+FLEET = ("--set", "fleet.enabled=true")
+WATCHING = ("--set", "watch.enabled=true")
+RENDERS = ("single", "fleet", "fleet-watch", "watched", "chart", "chart-fleet", "chart-fleet-watch")
+GATEWAYS = tuple(name for name in RENDERS if name != "watched")
+ENDING_S = 5
+"""How long a gateway that ends lets requests go on."""
+
+Resource = dict[str, Any]
+
+
+def run(tool: str, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run `helm` or `kubectl`, as `make servers` installs it."""
+    program = TOOLS / tool / tool
+    if not program.exists():
+        pytest.skip(f"{tool} is not installed: make servers (it comes for Linux on amd64 alone)")
+    command = [str(program), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={"HOME": "/nonexistent"})
+
+
+def chart(*words: str) -> subprocess.CompletedProcess[str]:
+    """The manifests of the chart with some values."""
+    return run("helm", "template", "maitred", CHART, "--namespace", "maitred", *words)
+
+
+@cache
+def rendered(name: str, folder: Path) -> str:
+    """The manifests of one way to deploy; `folder` is for a changed copy."""
+    if name.startswith("chart"):
+        values = [*(FLEET if "fleet" in name else ()), *(WATCHING if "watch" in name else ())]
+        done = chart(*values)
+    elif name == "fleet-watch":
+        copy = folder / "kubernetes"
+        shutil.copytree(KUBERNETES, copy)
+        with (copy / "overlays/fleet/kustomization.yaml").open("a", encoding="utf-8") as file:
+            file.write(WATCH)
+        done = run("kubectl", "kustomize", copy / "overlays/fleet")
+    else:
+        done = run("kubectl", "kustomize", KUBERNETES / ("" if name == "watched" else "overlays") / name)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("renders")
+
+
+def resources(name: str, folder: Path) -> list[Resource]:
+    """The resources of one way to deploy."""
+    return [one for one in YAML(typ="safe", pure=True).load_all(rendered(name, folder)) if one]
+
+
+def of_kind(kind: str, name: str, folder: Path) -> list[Resource]:
+    return [one for one in resources(name, folder) if one["kind"] == kind]
+
+
+def pods(name: str, folder: Path) -> Iterator[tuple[Resource, Resource]]:
+    """The deployments of one way to deploy, each with its pod."""
+    for one in of_kind("Deployment", name, folder):
+        yield one, one["spec"]["template"]["spec"]
+
+
+def config_of(name: str, folder: Path) -> Settings:
+    """The configuration in the ConfigMap, as a gateway reads it."""
+    [one] = of_kind("ConfigMap", name, folder)
+    return parse(Path(environment()["MAITRED_CONFIG"]), one["data"]["maitred.yaml"])
+
+
+# --- by their schemas -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_schemas_of_kubernetes_take_every_manifest(version: str, tmp_path: Path, folder: Path) -> None:
+    """Of the oldest and the newest version that the page names, each resource; a typing error is a fault."""
+    whole = tmp_path / "whole.yaml"
+    whole.write_text("\n---\n".join(rendered(name, folder) for name in RENDERS), encoding="utf-8")
+    wrong = tmp_path / "wrong.yaml"
+    text = (KUBERNETES / "base/deployment.yaml").read_text(encoding="utf-8")
+    wrong.write_text(text.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem"), encoding="utf-8")
+    examples = sorted(KUBERNETES.rglob("*.example"))
+
+    command = [str(BIN / "kubernetes-validate"), "--strict", "-k", version, str(whole), *map(str, examples)]
+    done = subprocess.run([*command, str(wrong)], capture_output=True, text=True, check=False)
+
+    count = sum(len(resources(name, folder)) for name in RENDERS) + len(examples)
+    assert done.stdout.count(" passed for resource ") == count, done.stdout
+    assert re.findall("ERROR (.*?) did not", done.stdout) == [str(wrong)]
+    assert "readOnlyRootFileSystem" in done.stdout
+    assert f"Kubernetes {' to '.join(VERSIONS)}" in PAGE
+
+
+def test_helm_finds_no_fault_in_the_chart() -> None:
+    for words in ((), FLEET, (*FLEET, *WATCHING)):
+        done = run("helm", "lint", "--strict", CHART, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("fleet.enabeld=true", "enabeld"),
+        ("image.digest=latest", "digest"),
+        ("fleet.minReplicas=0", "minReplicas"),
+        ("fleet.enabled=true,fleet.maxReplicas=2", "fleet.maxReplicas is less than fleet.minReplicas"),
+    ],
+)
+def test_the_chart_refuses_a_wrong_value(value: str, reason: str) -> None:
+    done = chart("--set", value)
+    assert done.returncode != 0
+    assert reason in done.stderr
+
+
+def test_the_chart_has_the_version_of_maitred() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [described] = read_yaml(CHART / "Chart.yaml")
+    assert (described["version"], described["appVersion"]) == (project["version"], project["version"])
+
+
+# --- both ways are the same -----------------------------------------------------------------------------
+
+OF_RELEASE = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}
+
+
+def plain(value: Any) -> Any:
+    """A value without what a chart alone has: labels of its release, and defaults that it writes."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items() if key not in (*OF_RELEASE, "imagePullPolicy")}
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("overlay", "other"), [("single", "chart"), ("fleet", "chart-fleet")])
+def test_the_chart_makes_the_same_as_the_overlay(overlay: str, other: str, folder: Path) -> None:
+    """All but the namespace and its policies, which the chart has in one."""
+    kinds = {one["kind"] for one in resources(overlay, folder)} - {"Namespace"}
+
+    assert {one["kind"] for one in resources(other, folder)} == kinds
+    for kind in kinds - {"ConfigMap", "NetworkPolicy"}:
+        [ours], [theirs] = of_kind(kind, overlay, folder), of_kind(kind, other, folder)
+        assert theirs["metadata"]["name"] == ours["metadata"]["name"]
+        assert by_name(plain(theirs.get("spec"))) == by_name(plain(ours.get("spec"))), kind
+    assert config_of(overlay, folder) == config_of(other, folder)
+    assert reachable(overlay, folder) == reachable(other, folder)
+
+
+def by_name(value: Any) -> Any:
+    """A value whose lists of named things have one order."""
+    if isinstance(value, dict):
+        return {key: by_name(one) for key, one in value.items()}
+    if isinstance(value, list) and all(isinstance(one, dict) and "name" in one for one in value):
+        return sorted(map(by_name, value), key=lambda one: str(one["name"]))
+    return [by_name(one) for one in value] if isinstance(value, list) else value
+
+
+def reachable(name: str, folder: Path) -> set[tuple[str, str, str]]:
+    """What the network policies let in and out: direction, peer and port."""
+    found = set()
+    for policy in of_kind("NetworkPolicy", name, folder):
+        for direction, key in (("egress", "to"), ("ingress", "from")):
+            for rule in policy["spec"].get(direction, ()):
+                for port in rule.get("ports", [{"port": "any"}]):
+                    found |= {(direction, str(plain(peer)), str(port["port"])) for peer in rule[key]}
+    return found
+
+
+# --- what they name -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GATEWAYS)
+def test_the_configuration_is_accepted_and_finds_what_is_mounted(name: str, folder: Path) -> None:
+    """Each file that it refers to is a key of the Secret that the pod mounts."""
+    settings = config_of(name, folder)
+    example = "fleet" if "fleet" in name else "single"
+    [secret] = read_yaml(KUBERNETES / f"overlays/{example}/secret.yaml.example")
+
+    for _, pod in pods(name, folder):
+        mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+        volumes = {one["name"]: one for one in pod["volumes"]}
+        keys = {one["key"] for one in volumes["secret"]["secret"]["items"]}
+        read = {
+            environ["valueFrom"]["secretKeyRef"]["key"] for environ in pod["containers"][0].get("env", ())
+        }
+        files = set(re.findall(r"\$\{file:(.*?)\}", f"{settings.http.token} {settings.catalog.url}"))
+        assert mounts.keys() == volumes.keys()
+        assert files == {f"{mounts['secret']}/{key}" for key in keys}
+        assert keys | read == secret["stringData"].keys()
+        assert volumes["secret"]["secret"]["secretName"] == secret["metadata"]["name"]
+        assert settings.source == Path(mounts["config"], "maitred.yaml")
+        if not settings.catalog.url:
+            assert catalog_path(settings, environment()).parent == Path(mounts["state"])
+
+
+@pytest.mark.parametrize("name", GATEWAYS)
+def test_what_selects_pods_selects_those_that_are_there(name: str, folder: Path) -> None:
+    """Services, policies, budgets and autoscalers; all talk of one port."""
+    deployments = of_kind("Deployment", name, folder)
+    labels = {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"] for one in deployments}
+    selectors = [one["spec"]["selector"] for one in of_kind("Service", name, folder)]
+    selectors += [
+        one["spec"]["selector"]["matchLabels"] for one in of_kind("PodDisruptionBudget", name, folder)
+    ]
+    selectors += [one["spec"]["podSelector"]["matchLabels"] for one in of_kind("NetworkPolicy", name, folder)]
+
+    for one in deployments:
+        assert one["spec"]["selector"]["matchLabels"] == labels[one["metadata"]["name"]]
+        for spread in one["spec"]["template"]["spec"].get("topologySpreadConstraints", ()):
+            assert spread["labelSelector"]["matchLabels"] == labels[one["metadata"]["name"]]
+    for selector in selectors:
+        assert any(selector.items() <= given.items() for given in labels.values())
+    for one in of_kind("HorizontalPodAutoscaler", name, folder):
+        assert one["spec"]["scaleTargetRef"]["name"] in labels
+    for one in of_kind("Service", name, folder):
+        [port] = one["spec"]["ports"]
+        assert (port["port"], port["targetPort"]) == (Http().port, "http")
+
+
+def test_the_autoscaler_goes_by_a_metric_that_gateways_have(folder: Path) -> None:
+    """Under the name that the adapter of Prometheus gives it."""
+    [adapter] = read_yaml(DEPLOY / "monitoring/prometheus-adapter.yaml")
+    [rule] = adapter["rules"]["custom"]
+    [scaler] = of_kind("HorizontalPodAutoscaler", "fleet", folder)
+    [metric] = [one["pods"]["metric"]["name"] for one in scaler["spec"]["metrics"] if one["type"] == "Pods"]
+
+    gauges = {one.name for one in INSTRUMENTS if one.kind == "gauge" and not one.labels}
+    assert metric in gauges
+    assert rule["name"]["as"] == metric
+    assert rule["seriesQuery"].startswith(f"{metric}{{")
+
+
+# --- what they withhold ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GATEWAYS)
+def test_a_gateway_has_no_more_than_it_needs(name: str, folder: Path) -> None:
+    """No root, no capabilities, no writable system, no token of the cluster unless it watches; limits."""
+    for _, pod in pods(name, folder):
+        [container] = pod["containers"]
+        own, whole = container["securityContext"], pod["securityContext"]
+        assert (whole["runAsNonRoot"], whole["seccompProfile"]["type"]) == (True, "RuntimeDefault")
+        assert (own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"]) == (False, True)
+        assert own["capabilities"] == {"drop": ["ALL"]}
+        assert {"cpu", "memory"} == container["resources"]["limits"].keys()
+        assert {"cpu", "memory"} == container["resources"]["requests"].keys()
+        assert pod["automountServiceAccountToken"] is ("watch" in name)
+        assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+        [_, wait_s] = container["lifecycle"]["preStop"]["exec"]["command"]
+        assert int(wait_s) + ENDING_S < pod["terminationGracePeriodSeconds"]
+    for account in of_kind("ServiceAccount", name, folder):
+        assert account["automountServiceAccountToken"] is False
+    for policy in of_kind("NetworkPolicy", name, folder):
+        assert "Egress" in policy["spec"]["policyTypes"]
+
+
+def test_one_gateway_is_never_two_and_several_are_never_none(folder: Path) -> None:
+    """An SQLite file has one process; several gateways start before the old ones end."""
+    [(single, _)] = pods("single", folder)
+    [(fleet, _)] = [one for one in pods("fleet", folder) if one[0]["metadata"]["name"] == "maitred"]
+    budgets = of_kind("PodDisruptionBudget", "fleet", folder)
+
+    assert (single["spec"]["replicas"], single["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    assert "replicas" not in fleet["spec"], "an autoscaler sets it"
+    assert fleet["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert [one["spec"]["maxUnavailable"] for one in budgets] == [1] * len(budgets)
+    assert not of_kind("PodDisruptionBudget", "single", folder)
+
+
+def test_the_namespace_enforces_the_strictest_profile(folder: Path) -> None:
+    [namespace] = of_kind("Namespace", "single", folder)
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+@pytest.mark.parametrize("name", ["watched", "chart-fleet-watch"])
+def test_a_gateway_that_watches_may_read_one_kind_of_resource_in_one_namespace(
+    name: str, folder: Path
+) -> None:
+    [role], [binding] = of_kind("Role", name, folder), of_kind("RoleBinding", name, folder)
+    [rule] = role["rules"]
+
+    assert rule == {"apiGroups": ["mcp.x-k8s.io"], "resources": ["mcpservers"], "verbs": ["list", "watch"]}
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "mcp-servers"
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "maitred", "namespace": "maitred"}]
+
+
+# --- the page -------------------------------------------------------------------------------------------
+
+
+def commands() -> Sequence[list[str]]:
+    """The commands of the page, each as its words."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE, re.MULTILINE | re.DOTALL)
+    joined = "".join(blocks).replace("\\\n", " ")
+    return [shlex.split(line) for line in joined.splitlines() if line.strip()]
+
+
+def test_every_file_of_the_commands_on_the_page_is_there() -> None:
+    named = {word for words in commands() for word in words if word.startswith("deploy/")}
+
+    assert {"deploy/kubernetes/overlays/single", "deploy/kubernetes/overlays/fleet"} <= named
+    assert {"deploy/helm/maitred", "deploy/kubernetes/watched"} <= named
+    assert not {one for one in named if not (ROOT / one).exists()}
+
+
+def test_each_secret_of_the_page_has_the_keys_that_are_mounted() -> None:
+    """By its name, its keys and its namespace; and it has every key of the example."""
+    lines = [words for words in commands() if words[:4] == ["kubectl", "create", "secret", "generic"]]
+    examples = {path.parent.name: read_yaml(path)[0] for path in KUBERNETES.rglob("*.example")}
+    made = []
+    for words in lines:
+        literals = [word for word in words if word.startswith("--from-literal=")]
+        made.append({literal.split("=")[1] for literal in literals})
+        assert words[4] == examples["single"]["metadata"]["name"]
+        assert words[words.index("--namespace") + 1] == examples["single"]["metadata"]["namespace"]
+
+    assert made == [set(examples[name]["stringData"]) for name in ("single", "fleet")]
