@@ -142,6 +142,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "result": {"content": []},
     "definitions": [],
     "client": "cursor",
+    "job": "tiers",
     "enabled": False,
 }
 """A value for each parameter without default, by its name."""

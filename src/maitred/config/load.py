@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from maitred.config.access_section import access_conflicts, access_faults
 from maitred.config.document import ConfigDocument, Keys, read_document, read_text
 from maitred.config.hold_rules import hold_faults
+from maitred.config.kubernetes_settings import KubernetesSettings, McpServerWatch, kubernetes_faults
 from maitred.config.monitoring import MONITORING_FAULTS, MONITORING_PARTS
 from maitred.config.paths import state_folder
 from maitred.config.profile_entries import profile_faults, to_profile
@@ -124,7 +125,7 @@ _SECTIONS: Mapping[str, Any] = {
 }
 _PARTS = (
     BrowserOptions, PageOptions, CategoryEntry, ToolEntry, ProfileEntry, SavedEntry, ExemptionEntry,
-    *MONITORING_PARTS, HoldRule, Jwt, GroupEntry, SignIn, TeamEntry, ResultDrop, ResultRule,
+    *MONITORING_PARTS, HoldRule, McpServerWatch, Jwt, GroupEntry, SignIn, TeamEntry, ResultDrop, ResultRule,
 )  # fmt: skip
 _KINDS = (ServerEntry, *_PARTS, *_SECTIONS.values())
 _INSIDE: Final = ("browser", "pages")
@@ -143,6 +144,7 @@ _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tupl
     Http: (http_faults,),
     UpgradeSettings: (upgrade_faults,),
     HeldCallSettings: (hold_faults, webhook_faults),
+    KubernetesSettings: (kubernetes_faults,),
     RegistrySettings: (registry_faults,),
     SecretSettings: (secret_faults,),
     **MONITORING_FAULTS,

@@ -32,6 +32,7 @@ from maitred.gateway.chains import Chains
 from maitred.gateway.client_shapes import ClientShapeMethods, ClientShapes, instruction_form
 from maitred.gateway.configure import Configuration
 from maitred.gateway.events import Follower, Origin, ResourceListener
+from maitred.gateway.job_methods import JobMethods
 from maitred.gateway.lists import MenuLists
 from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
@@ -79,6 +80,7 @@ class Gateway(
     SignInMethods,
     PrincipalMethods,
     LoginMethods,
+    JobMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -88,8 +90,9 @@ class Gateway(
     `ToolDetails`, what needs the search or the use of tools in `ToolSearch`, the allow list in
     `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
     `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`,
-    what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
-    servers in `LoginMethods`, whose pages are opened before there is a viewer.
+    what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, jobs that one process does in
+    `JobMethods`, and logins of principals to servers in `LoginMethods`, whose pages are opened before there
+    is a viewer.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:

@@ -126,6 +126,11 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked=f"{_START} It decides who may enter.",
         instead=f"{_THEN_START} Tokens are made at Access.",
     ),
+    "kubernetes": SectionRule(
+        about="which resources of a cluster become servers",
+        locked="It says which cluster is asked for servers, and with which token.",
+        instead=_BY_HAND,
+    ),
     "registry": SectionRule(
         about="where servers are looked for",
         locked="It says which registry is asked for servers that a person then adds.",

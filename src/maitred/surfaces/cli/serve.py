@@ -30,6 +30,7 @@ from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
 from maitred.surfaces.daemon.sockets import address_of
 from maitred.surfaces.http.inherited_socket import inherited_socket
+from maitred.surfaces.kubernetes.server_watch import follow_mcp_servers
 from maitred.surfaces.manifest_folder import follow_manifests
 from maitred.wiring import follow_settings, open_gateway, operator_resolver
 
@@ -184,6 +185,7 @@ def _follow_files(tasks: anyio.abc.TaskGroup, gateway: "Gateway", settings: Sett
     """Take over what is written into the files of the gateway, now that it is loaded."""
     tasks.start_soon(follow_settings, gateway, settings)
     tasks.start_soon(follow_manifests, gateway)
+    tasks.start_soon(follow_mcp_servers, gateway)
     gc.freeze()  # loaded objects stay, so the collector need not visit them
     gc.enable()
 
