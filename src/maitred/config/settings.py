@@ -453,6 +453,7 @@ class TeamEntry:
     calls_per_minute: Annotated[float, Ge(0)] = 0.0
     burst: Annotated[int, Ge(0)] = 0
     calls_at_once: Annotated[int, Ge(0)] = 0
+    tokens_per_day: Annotated[int, Ge(0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
