@@ -12,6 +12,7 @@ from maitred.config.settings import Settings
 from maitred.disclosure.answers import parts_withheld
 from maitred.model.access import Viewer
 from maitred.model.browsers import BrowserReport
+from maitred.model.logins import describe_owners
 from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.advice import advice
@@ -184,11 +185,14 @@ async def _examine(
             lines = list(gateway.last_output(report.server, viewer))[-_SHOWN_LINES:]
             parts = parts_withheld(status[report.server].withheld_parts)
             remarks = [f"visibility: {one}" for one in strangers.get(report.server, ())]
+            owners = await gateway.login_owners(report.server, viewer)
+            remarks += [] if owners is None else [describe_owners(owners)]
             finding = status[report.server].to_json() | {
                 "ok": not report.error,
                 "error": report.error,
                 "notes": [*report.notes, *filter(None, [parts]), *remarks],
                 "last_output": lines if report.error else [],
+                "logins": owners,
                 "advice": advice(status[report.server], lines) if report.error else "",
             }
             findings.append(finding)
