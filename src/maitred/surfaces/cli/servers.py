@@ -222,8 +222,8 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
             mode = gateway.mode(viewer)
             owners = await _owners(gateway, servers, viewer)
         if as_json:
-            shown = [server.to_json() | {"logins": owners.get(server.name)} for server in servers]
-            print_json({"mode": mode, "servers": shown})
+            entries = [server.to_json() | {"logins": owners.get(server.name)} for server in servers]
+            print_json({"mode": mode, "servers": entries})
             return
         if not gateway.settings.servers:
             out.print(NO_SERVERS)
@@ -243,7 +243,7 @@ async def _owners(
     gateway: "Gateway", servers: Sequence["ServerStatus"], viewer: Viewer
 ) -> dict[str, Sequence[str]]:
     """Whose logins there are to the servers at which each principal has its own, if the viewer may watch."""
-    found = {}
+    found: dict[str, Sequence[str]] = {}
     for server in servers:
         if gateway.is_allowed(viewer, "watch", server=server.name):
             owners = await gateway.login_owners(server.name, viewer)
