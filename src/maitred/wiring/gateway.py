@@ -32,6 +32,7 @@ from maitred.wiring.features import (
 from maitred.wiring.logins import make_login_requests
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
+from maitred.wiring.replicas import open_replicas
 from maitred.wiring.storage import database_of, open_store, task_key_of
 from maitred.wiring.telemetry import make_exporter
 from maitred.wiring.transports import make_pool
@@ -226,5 +227,6 @@ async def _make_parts(
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
         signals=database.signals,
         jobs=jobs,
+        replicas=await stack.enter_async_context(open_replicas(settings, replica)),
         make_sandbox=make_sandbox,
     )
