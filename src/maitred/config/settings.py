@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le, MinLen
 
 from maitred.config.kubernetes_settings import KubernetesSettings
 from maitred.config.monitoring_settings import Telemetry, UsageSettings
+from maitred.config.replica_settings import ReplicaSettings
 from maitred.model.access import Role
 from maitred.model.categories import Category, GroupPolicy, MendingChoice, ToolChoice
 from maitred.model.profiles import Profile
@@ -571,6 +572,7 @@ class Settings:
     access: AccessSettings = field(default_factory=AccessSettings)
     http: Http = field(default_factory=Http)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    replica: ReplicaSettings = field(default_factory=ReplicaSettings)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     secrets: SecretSettings = field(default_factory=SecretSettings)
     upgrade: UpgradeSettings = field(default_factory=UpgradeSettings)

@@ -32,7 +32,6 @@ from maitred.gateway.chains import Chains
 from maitred.gateway.client_shapes import ClientShapeMethods, ClientShapes, instruction_form
 from maitred.gateway.configure import Configuration
 from maitred.gateway.events import Follower, Origin, ResourceListener
-from maitred.gateway.job_methods import JobMethods
 from maitred.gateway.lists import MenuLists
 from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
@@ -41,6 +40,7 @@ from maitred.gateway.parts import GatewayParts
 from maitred.gateway.personal_logins import LoginMethods, PersonalLogins
 from maitred.gateway.principals import PrincipalMethods
 from maitred.gateway.profiles import ProfileMethods
+from maitred.gateway.replica_methods import ReplicaMethods
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
@@ -80,7 +80,7 @@ class Gateway(
     SignInMethods,
     PrincipalMethods,
     LoginMethods,
-    JobMethods,
+    ReplicaMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -90,9 +90,9 @@ class Gateway(
     `ToolDetails`, what needs the search or the use of tools in `ToolSearch`, the allow list in
     `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
     `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`,
-    what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, jobs that one process does in
-    `JobMethods`, and logins of principals to servers in `LoginMethods`, whose pages are opened before there
-    is a viewer.
+    what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
+    servers in `LoginMethods`, whose pages are opened before there is a viewer. `ReplicaMethods` answer other
+    replicas, which prove who they are.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -127,6 +127,7 @@ class Gateway(
         )
         self._search, self._events, self._activity = parts.search, parts.events, parts.activity
         self._logins, self._note_token = parts.logins, parts.note_token
+        self._replicas = parts.replicas
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._suspended, self._principal_groups = parts.credentials.suspended, parts.credentials.groups

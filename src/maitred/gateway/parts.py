@@ -28,6 +28,7 @@ from maitred.gateway.state import GatewayState
 from maitred.gateway.use_cases import OpenWriter
 from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.service import MediationService
+from maitred.replicas.forwarding import Replicas
 from maitred.search.engine import SearchEngine
 from maitred.storage.leader import Jobs
 from maitred.storage.signals import Signals
@@ -79,4 +80,5 @@ class GatewayParts:
     notify_of_held: Notify
     signals: Signals
     jobs: Jobs
+    replicas: Replicas
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

@@ -131,6 +131,11 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked="It says which cluster is asked for servers, and with which token.",
         instead=_BY_HAND,
     ),
+    "replica": SectionRule(
+        about="what this process does among several gateways",
+        locked=f"{_START} It says where other replicas send the calls of clients.",
+        instead=_THEN_START,
+    ),
     "registry": SectionRule(
         about="where servers are looked for",
         locked="It says which registry is asked for servers that a person then adds.",
