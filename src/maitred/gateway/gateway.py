@@ -123,6 +123,7 @@ class Gateway(
             configuration=configuration,
         )
         self._search, self._events, self._activity = parts.search, parts.events, parts.activity
+        self._session_stubs = parts.session_stubs
         self._logins, self._note_token = parts.logins, parts.note_token
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)

@@ -32,7 +32,8 @@ from maitred.wiring.features import (
 from maitred.wiring.logins import make_login_requests
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
-from maitred.wiring.storage import database_of, open_store, task_key_of
+from maitred.wiring.shared_state import make_shared_state
+from maitred.wiring.storage import database_of, open_store, session_key_of, task_key_of
 from maitred.wiring.telemetry import make_exporter
 from maitred.wiring.transports import make_pool
 
@@ -108,6 +109,7 @@ async def open_gateway(
             callers.note,
             discovers=discovers,
             retries=retries,
+            serves=serves,
             rules=rules or {},
             tool_middleware=tool_middleware,
         )
@@ -121,6 +123,7 @@ async def open_gateway(
         background = await stack.enter_async_context(Background())
         if discovers:  # no short command, which would have one connection more for nothing
             background.start(database_of(settings).watch)
+        background.start(parts.shared.watch)
         if serves:
             background.start(remove_containers, gateway, containers)
         if stream is not None:
@@ -137,6 +140,7 @@ async def _make_parts(
     *,
     discovers: bool,
     retries: bool,
+    serves: bool,
     rules: "Mapping[str, RuleFunction]",
     tool_middleware: "Middleware | None",
 ) -> "GatewayParts":
@@ -153,6 +157,7 @@ async def _make_parts(
     from maitred.catalog.token_worker import TokenWorker
     from maitred.disclosure.budget import estimate
     from maitred.gateway.parts import GatewayParts
+    from maitred.gateway.session_stubs import SessionStubs
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
     from maitred.storage.leader import Jobs
@@ -175,6 +180,8 @@ async def _make_parts(
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
     activity = Activity()
+    shared = make_shared_state(settings, database, serves=serves)
+    stack.push_async_callback(shared.close)
     jobs = Jobs(database)
     keeper = Discoverer(
         catalog,
@@ -226,5 +233,9 @@ async def _make_parts(
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
         signals=database.signals,
         jobs=jobs,
+        shared=shared,
+        session_stubs=(
+            SessionStubs(shared, session_key_of(settings), replica=replica) if shared.is_shared else None
+        ),
         make_sandbox=make_sandbox,
     )
