@@ -21,6 +21,7 @@ from maitred.config.hold_rules import hold_faults
 from maitred.config.monitoring import MONITORING_FAULTS, MONITORING_PARTS
 from maitred.config.paths import state_folder
 from maitred.config.profile_entries import profile_faults, to_profile
+from maitred.config.replica_settings import ReplicaSettings, replica_faults
 from maitred.config.result_rules import result_faults
 from maitred.config.sections import (
     AuthEntry,
@@ -147,6 +148,7 @@ _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tupl
     UpgradeSettings: (upgrade_faults,),
     HeldCallSettings: (hold_faults, webhook_faults),
     RegistrySettings: (registry_faults,),
+    ReplicaSettings: (replica_faults,),
     SecretSettings: (secret_faults,),
     **MONITORING_FAULTS,
 }

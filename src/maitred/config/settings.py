@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from maitred.config.monitoring_settings import Telemetry, UsageSettings
+from maitred.config.replica_settings import ReplicaSettings
 from maitred.model.access import Role
 from maitred.model.categories import Category, GroupPolicy, MendingChoice, ToolChoice
 from maitred.model.profiles import Profile
@@ -581,6 +582,7 @@ class Settings:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     access: AccessSettings = field(default_factory=AccessSettings)
     http: Http = field(default_factory=Http)
+    replica: ReplicaSettings = field(default_factory=ReplicaSettings)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     secrets: SecretSettings = field(default_factory=SecretSettings)
     upgrade: UpgradeSettings = field(default_factory=UpgradeSettings)

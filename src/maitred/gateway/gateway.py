@@ -40,6 +40,7 @@ from maitred.gateway.parts import GatewayParts
 from maitred.gateway.personal_logins import LoginMethods, PersonalLogins
 from maitred.gateway.principals import PrincipalMethods
 from maitred.gateway.profiles import ProfileMethods
+from maitred.gateway.replica_methods import ReplicaMethods
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
@@ -79,6 +80,7 @@ class Gateway(
     SignInMethods,
     PrincipalMethods,
     LoginMethods,
+    ReplicaMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -89,7 +91,8 @@ class Gateway(
     `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
     `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`,
     what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
-    servers in `LoginMethods`, whose pages are opened before there is a viewer.
+    servers in `LoginMethods`, whose pages are opened before there is a viewer. `ReplicaMethods` answer other
+    replicas, which prove who they are.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -125,6 +128,7 @@ class Gateway(
         self._search, self._events, self._activity = parts.search, parts.events, parts.activity
         self._session_stubs = parts.session_stubs
         self._logins, self._note_token = parts.logins, parts.note_token
+        self._replicas = parts.replicas
         self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._suspended, self._principal_groups = parts.credentials.suspended, parts.credentials.groups

@@ -29,6 +29,7 @@ from maitred.gateway.state import GatewayState
 from maitred.gateway.use_cases import OpenWriter
 from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.service import MediationService
+from maitred.replicas.forwarding import Replicas
 from maitred.search.engine import SearchEngine
 from maitred.storage.leader import Jobs
 from maitred.storage.shared_state import SharedState
@@ -83,4 +84,5 @@ class GatewayParts:
     jobs: Jobs
     shared: SharedState
     session_stubs: SessionStubs | None
+    replicas: Replicas
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

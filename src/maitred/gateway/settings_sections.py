@@ -126,6 +126,11 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked=f"{_START} It decides who may enter.",
         instead=f"{_THEN_START} Tokens are made at Access.",
     ),
+    "replica": SectionRule(
+        about="what this process does among several gateways",
+        locked=f"{_START} It says where other replicas send the calls of clients.",
+        instead=_THEN_START,
+    ),
     "registry": SectionRule(
         about="where servers are looked for",
         locked="It says which registry is asked for servers that a person then adds.",

@@ -51,7 +51,9 @@ class PostgresListener:
                 try:
                     await self._follow(connection)
                 finally:
-                    with anyio.CancelScope(shield=True):  # psycopg does not close it where a task is cancelled
+                    with anyio.CancelScope(
+                        shield=True
+                    ):  # psycopg does not close it where a task is cancelled
                         await connection.close()
             except psycopg.Error as error:
                 self._note(redact(str(error).strip().partition("\n")[0]))

@@ -412,3 +412,23 @@ held_calls = sa.Table(
     sa.Column("decided_at", sa.String(40), nullable=False, server_default=""),
 )
 """Calls that wait for a person, and decisions about them. A gateway moves `alive_until` of those it holds."""
+
+replicas = sa.Table(
+    "replicas",
+    metadata,
+    sa.Column("id", sa.String(20), primary_key=True),
+    sa.Column("role", sa.String(10), nullable=False),
+    sa.Column("address", sa.String(400), nullable=False),
+    sa.Column("version", sa.String(40), nullable=False),
+    sa.Column("alive_until", sa.Float, nullable=False),
+)
+"""The gateways on this database that are alive, on PostgreSQL; see `maitred.replicas.membership`."""
+
+server_owners = sa.Table(
+    "server_owners",
+    metadata,
+    sa.Column("name", sa.String(1000), primary_key=True),
+    sa.Column("replica", sa.String(20), nullable=False, index=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)
+"""Which replica runs an instance of a server, as long as it is alive; see `maitred.backends.ownership`."""

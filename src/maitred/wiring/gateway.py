@@ -32,8 +32,9 @@ from maitred.wiring.features import (
 from maitred.wiring.logins import make_login_requests
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
+from maitred.wiring.replicas import open_replicas
 from maitred.wiring.shared_state import make_shared_state
-from maitred.wiring.storage import database_of, open_store, session_key_of, task_key_of
+from maitred.wiring.storage import database_of, open_store, shared_key, task_key_of
 from maitred.wiring.telemetry import make_exporter
 from maitred.wiring.transports import make_pool
 
@@ -235,7 +236,10 @@ async def _make_parts(
         jobs=jobs,
         shared=shared,
         session_stubs=(
-            SessionStubs(shared, session_key_of(settings), replica=replica) if shared.is_shared else None
+            SessionStubs(shared, shared_key(settings, "ids of sessions"), replica=replica)
+            if shared.is_shared
+            else None
         ),
+        replicas=await stack.enter_async_context(open_replicas(settings, replica)),
         make_sandbox=make_sandbox,
     )

@@ -205,6 +205,7 @@ async def _serve_http(
 
     def ready(url: str) -> None:
         pages.serve_at(web, url)
+        gateway.join_replicas(url)
         if is_loopback(settings.host) and not settings.public_url:
             gateway.take_logins_at(url)
         err.print(f"maitred listens on {url}/mcp")

@@ -37,6 +37,7 @@ from maitred.surfaces.http import operations as probes
 from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
 from maitred.surfaces.http.filters import describe_refusals, refuse_unknown_parameters
+from maitred.surfaces.http.internal import InternalEndpoint
 from maitred.surfaces.http.logins import LoginPages, is_login
 from maitred.surfaces.http.openapi import ERRORS
 from maitred.surfaces.http.operations import RequestCounter
@@ -61,7 +62,7 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterfac
     )
     every = _Beside(mcp, pages, LoginPages(gateway), described)
     guarded = Guard(every, settings, gateway.grant_of, hold=gateway.hold_request)
-    return RequestCounter(guarded, gateway)
+    return InternalEndpoint(RequestCounter(guarded, gateway), gateway)
 
 
 def web_interface(gateway: Gateway, settings: Http) -> WebInterface:

@@ -1,0 +1,43 @@
+"""What the gateway does as one of several replicas on one database; see `maitred.replicas`."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from maitred.audit.service import AuditService
+from maitred.gateway.state import GatewayState
+from maitred.model.access import Viewer
+from maitred.model.replicas import LiveReplica
+from maitred.replicas.forwarding import Replicas
+
+
+class ReplicaMethods:
+    """The methods of a gateway about replicas."""
+
+    _auditing: AuditService
+    _context: GatewayState
+    _replicas: Replicas
+
+    def join_replicas(self, address: str) -> None:
+        """Become known to the other gateways on a PostgreSQL, which reach this one at an address."""
+        self._replicas.join(address)
+
+    def replicas(self, viewer: Viewer) -> Sequence[LiveReplica]:
+        """The gateways on this database that are alive; this one alone where it cannot know others.
+
+        Raises:
+            NotAllowedError: The viewer may not watch.
+        """
+        self._auditing.require(viewer, "watch")
+        return self._replicas.membership.live or [self._replicas.own]
+
+    async def answer_replica(self, token: str, read: Callable[[int], Awaitable[bytes]]) -> bytes:
+        """Answer a request of another replica, which its token proves.
+
+        `read` gets the most bytes that the body may have, and is called once the token is known to be good.
+
+        Raises:
+            InternalTokenError: The token is refused; nothing was done.
+        """
+        claims = self._replicas.check(token)
+        return await self._replicas.answer(
+            claims, await read(2 * self._context.settings.limits.max_message_bytes)
+        )
