@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from maitred.access.shared_limits import SharedLimiter
 from maitred.audit.service import Entry, RequestContext, known_id
 from maitred.backends.base import NOT_ASKED, Caller
 from maitred.background import Background
@@ -44,6 +45,7 @@ from maitred.gateway.replica_methods import ReplicaMethods
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
+from maitred.gateway.shared_facts import SharedFacts
 from maitred.gateway.sign_in import SignInMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger
@@ -111,9 +113,12 @@ class Gateway(
             screen=parts.screen,
             subscriptions=parts.subscriptions,
             nearest=parts.search.nearest,
+            limiter=SharedLimiter(parts.shared, lambda: len(parts.replicas.membership.live)),
         )
         changed = parts.events.visibility_changed
-        visibility = VisibilityService(context, access.outside, changed)
+        self._shared_facts = SharedFacts(parts.shared, replica=parts.replicas.id)
+        shared = self._shared_facts if parts.shared.is_shared else None
+        visibility = VisibilityService(context, access.outside, changed, shared=shared)
         configuration = Configuration(context, parts, visibility, parts.auditing)
         super().__init__(
             parts,
@@ -129,7 +134,7 @@ class Gateway(
         self._session_stubs = parts.session_stubs
         self._logins, self._note_token = parts.logins, parts.note_token
         self._replicas = parts.replicas
-        self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
+        self._results, self._allow_list = StoredResults(parts.results, parts.shared), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._suspended, self._principal_groups = parts.credentials.suspended, parts.credentials.groups
         self._make_sign_in_client = parts.make_sign_in_client
@@ -227,7 +232,8 @@ class Gateway(
             own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
             more = (self._admission.follow, self._supervising.keep_up, self._storage.keep_up)
             of_principals = (self._suspended.keep_up, self._principal_groups.keep_up)
-            for keep_up in (*own, *more, *of_principals, self._running.keep_up, self._held.keep_up):
+            of_calls = (self._running.keep_up, self._held.keep_up, self._shared_facts.run)
+            for keep_up in (*own, *more, *of_principals, *of_calls):
                 background.start(keep_up)
             yield
 
@@ -557,10 +563,13 @@ class Gateway(
         """
         if (name := self.published_name(call.name, viewer)) != call.name:
             call = replace(call, name=name)
+        await self._results.fetch_for(call)
         if (ours := self._own_answers.answer(call, viewer)) is not None:
             return ours
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
-        return (await self._proceed(made)).wire
+        answer = await self._proceed(made)
+        await self._results.share()
+        return answer.wire
 
     async def roots_changed(self, key: str, *, viewer: Viewer) -> None:
         """Announce to the servers that know the roots of the client with this key that these changed.
@@ -578,6 +587,10 @@ class Gateway(
             ResultNotFoundError: It is not stored, or not any more, or not for this principal.
         """
         return self._results.page(viewer, result_id, cursor, find)
+
+    async def fetch_result(self, result_id: str, *, viewer: Viewer) -> None:
+        """Have an answer for `result` that another gateway stored; `result` knows whose it is."""
+        await self._results.fetch(result_id)
 
     def running_tasks(self, viewer: Viewer, caller: Caller = NOT_ASKED) -> ViewerTasks:
         """The calls of a viewer that go on at their servers as tasks, for a request of a client."""

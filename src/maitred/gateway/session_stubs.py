@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 MOST_STUB_BYTES: Final = 1_024
 MOST_LISTED_BYTES: Final = 256 * 1_024
-"""Of the addresses of the resources that a session is subscribed to; more are not known to other processes."""
+"""Of the addresses of resources that a session is subscribed to; other processes know no more."""
 _VERSION: Final = "1"
 _MAC_BYTES: Final = 18
 _DIGEST_BYTES: Final = 9

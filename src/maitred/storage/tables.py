@@ -355,7 +355,7 @@ audit_stream = sa.Table(
 shared_values = sa.Table(
     "shared_values",
     metadata,
-    sa.Column("key", sa.String(400), primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("until", sa.Float, nullable=False, index=True),
 )
@@ -365,7 +365,7 @@ unlogged, and empty on SQLite."""
 shared_buckets = sa.Table(
     "shared_buckets",
     metadata,
-    sa.Column("key", sa.String(700), primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
     sa.Column("tokens", sa.Float, nullable=False),
     sa.Column("at", sa.Float, nullable=False),
 )
@@ -374,7 +374,7 @@ shared_buckets = sa.Table(
 shared_slots = sa.Table(
     "shared_slots",
     metadata,
-    sa.Column("key", sa.String(700), primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
     sa.Column("holder", sa.String(60), primary_key=True),
     sa.Column("until", sa.Float, nullable=False),
 )

@@ -198,7 +198,9 @@ async def _make_parts(
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)
-    results = ResultStore(ttl_s=settings.results.keep_s, max_bytes=settings.results.keep_bytes)
+    results = ResultStore(
+        ttl_s=settings.results.keep_s, max_bytes=settings.results.keep_bytes, shares=shared.is_shared
+    )
     return GatewayParts(
         catalog=catalog,
         pool=pool,
@@ -209,7 +211,7 @@ async def _make_parts(
         results=results,
         shortener=Shortener(results, estimate=estimate, limit_tokens=settings.results.max_tokens),
         make_rules=partial(make_result_rules, settings.results, results),
-        cache=ResultCache(max_bytes=settings.cache.max_bytes),
+        cache=ResultCache(max_bytes=settings.cache.max_bytes, state=shared),
         subscriptions=await stack.enter_async_context(subscriptions),
         credentials=make_credentials(settings),
         make_sign_in_client=partial(make_oidc_client, resolve=operator_resolver(settings)),

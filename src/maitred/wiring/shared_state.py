@@ -26,6 +26,8 @@ def make_shared_state(settings: Settings, database: "Database", *, serves: bool)
     if not serves:
         return MemoryState()
     if settings.shared.url:
+        if not settings.catalog.url:
+            raise _url_error(settings, "is for gateways that share a catalog, so set `catalog.url`, too")
         return _make_valkey(settings)
     if settings.catalog.url:
         from maitred.storage.shared_postgres import PostgresState

@@ -13,20 +13,20 @@ def upgrade() -> None:
     """Make the tables; on PostgreSQL without a log, since nothing in them must survive a crash."""
     op.create_table(
         "shared_values",
-        sa.Column("key", sa.String(400), primary_key=True),
+        sa.Column("key", sa.Text, primary_key=True),
         sa.Column("body", sa.LargeBinary, nullable=False),
         sa.Column("until", sa.Float, nullable=False),
     )
     op.create_index("ix_shared_values_until", "shared_values", ["until"])
     op.create_table(
         "shared_buckets",
-        sa.Column("key", sa.String(700), primary_key=True),
+        sa.Column("key", sa.Text, primary_key=True),
         sa.Column("tokens", sa.Float, nullable=False),
         sa.Column("at", sa.Float, nullable=False),
     )
     op.create_table(
         "shared_slots",
-        sa.Column("key", sa.String(700), primary_key=True),
+        sa.Column("key", sa.Text, primary_key=True),
         sa.Column("holder", sa.String(60), primary_key=True),
         sa.Column("until", sa.Float, nullable=False),
     )
