@@ -14,7 +14,6 @@ from maitred.audit.service import Entry, RequestContext, known_id
 from maitred.backends.base import NOT_ASKED, Caller
 from maitred.background import Background
 from maitred.calls.pipeline import Call, compose
-from maitred.calls.results import ResultPage
 from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.clients.table import traits_of
@@ -43,6 +42,7 @@ from maitred.gateway.principals import PrincipalMethods
 from maitred.gateway.profiles import ProfileMethods
 from maitred.gateway.replica_methods import ReplicaMethods
 from maitred.gateway.resources import ResourceService
+from maitred.gateway.result_methods import ResultMethods
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
 from maitred.gateway.shared_facts import SharedFacts
@@ -83,6 +83,7 @@ class Gateway(
     PrincipalMethods,
     LoginMethods,
     ReplicaMethods,
+    ResultMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -94,7 +95,7 @@ class Gateway(
     `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`,
     what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
     servers in `LoginMethods`, whose pages are opened before there is a viewer. `ReplicaMethods` answer other
-    replicas, which prove who they are.
+    replicas, which prove who they are. Stored answers are in `ResultMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -158,6 +159,7 @@ class Gateway(
             screen=parts.screen,
             result_tools=ResultTools(context, self._lists, access.outside),
             key=parts.task_key,
+            state=parts.shared,
         )
         self._call_watchers: list[CallWatcher] = [lambda server, *_: self._mediation.needed([server])]
         self._proceed = compose(make_call_steps(self._call_services(parts)))
@@ -569,6 +571,7 @@ class Gateway(
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
         answer = await self._proceed(made)
         await self._results.share()
+        await self._running.share()
         return answer.wire
 
     async def roots_changed(self, key: str, *, viewer: Viewer) -> None:
@@ -579,18 +582,6 @@ class Gateway(
         """
         self._access.check(viewer, "call")
         await self._context.pool.roots_changed(key)
-
-    def result(self, result_id: str, cursor: str = "", *, viewer: Viewer, find: str = "") -> ResultPage:
-        """A page of an answer that was too long, or the parts of it that have the words of `find`.
-
-        Raises:
-            ResultNotFoundError: It is not stored, or not any more, or not for this principal.
-        """
-        return self._results.page(viewer, result_id, cursor, find)
-
-    async def fetch_result(self, result_id: str, *, viewer: Viewer) -> None:
-        """Have an answer for `result` that another gateway stored; `result` knows whose it is."""
-        await self._results.fetch(result_id)
 
     def running_tasks(self, viewer: Viewer, caller: Caller = NOT_ASKED) -> ViewerTasks:
         """The calls of a viewer that go on at their servers as tasks, for a request of a client."""

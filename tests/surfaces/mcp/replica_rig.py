@@ -20,6 +20,7 @@ from maitred.surfaces.http.serve import serve_http
 from maitred.surfaces.mcp.http import mcp_app
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
+from maitred.wiring.storage import _DATABASES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,14 +121,16 @@ async def _replica(settings: Settings, server: Server[Any]) -> AsyncIterator[Rep
     ready, stop, ended, addresses = anyio.Event(), anyio.Event(), anyio.Event(), list[str]()
 
     def listens(url: str) -> None:
+        hosted[0].join_replicas(url)
         addresses.append(url)
         ready.set()
 
+    hosted = list[Gateway]()
     async with anyio.create_task_group() as tasks:
-        hosted = list[Gateway]()
 
         async def serve() -> None:
             try:
+                _DATABASES.clear()  # as in a process of its own, which shares no connections with others
                 async with open_gateway(settings, in_process={"s": server}, serves=True) as gateway:
                     assert await gateway.settled(SOON_S)
                     hosted.append(gateway)

@@ -172,6 +172,51 @@ async def test_the_answer_to_a_question_reaches_the_gateway_that_asked(two: Flee
         assert outcome["result"]["content"][0]["text"] == '{"name": "Ann"}'
 
 
+async def test_an_answer_is_read_on_at_another_gateway(two: Fleet) -> None:
+    """The connection of a call breaks, and its client comes back to the other gateway."""
+    async with two.session(at=0, capabilities={"elicitation": {}}) as session:
+        there = await session.at(1)
+        async with session.call_named("s__ask") as events:
+            last = (await anext(events))["id"]
+        async with there.stream(last) as events:
+            question = await _next(events, "elicitation/create")
+            answer = {"action": "accept", "content": {"name": "Cid"}}
+            assert (await there.settle(question["id"], answer)).status_code == 202
+            outcome = await _next(events, "")
+        assert outcome["result"]["content"][0]["text"] == '{"name": "Cid"}'
+
+        await two.replicas[0].end()
+        gone = await there.get(last)
+        assert (gone.status_code, "or no longer (it " in gone.text) == (400, True), gone.text
+
+
+async def test_a_parked_call_goes_on_from_another_gateway(two: Fleet) -> None:
+    """A stateless client answers there; if the gateway of the call has ended, it hears of that."""
+    async with two.stateless(0) as here, two.stateless(1) as there:
+        meta = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+        asked = await here.post(here.body("tools/call", {"name": "s__ask", "arguments": {}}, meta=meta))
+        question = asked.json()["result"]
+        assert question["resultType"] == "input_required", asked.text
+        said = {
+            "name": "s__ask",
+            "arguments": {},
+            "requestState": question["requestState"],
+            "inputResponses": {
+                key: {"action": "accept", "content": {"name": "Dee"}} for key in question["inputRequests"]
+            },
+        }
+        done = await there.post(there.body("tools/call", said, meta=meta))
+        assert done.json()["result"]["content"][0]["text"] == '{"name": "Dee"}', done.text
+        again = await there.post(there.body("tools/call", said, meta=meta))
+        assert "was used already" in again.json()["error"]["message"]
+
+        asked = await here.post(here.body("tools/call", {"name": "s__ask", "arguments": {}}, meta=meta))
+        await two.replicas[0].end()
+        said = {**said, "requestState": asked.json()["result"]["requestState"]}
+        lost = await there.post(there.body("tools/call", said, meta=meta))
+        assert "the gateway that had this call has ended" in lost.json()["error"]["message"], lost.text
+
+
 async def test_a_call_is_cancelled_from_another_gateway(two: Fleet, notes: Notes) -> None:
     """The cancellation reaches the server."""
     async with two.session(at=0) as session:

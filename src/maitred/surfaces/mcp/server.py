@@ -32,6 +32,7 @@ from maitred.meta_tools.base import MetaToolRequest, text_result
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.model.transports import is_composed
+from maitred.replicas.forwarding import Replicas
 from maitred.surfaces.mcp.caller import LOG_LEVEL, StatelessCaller, caller_of, connection_of
 from maitred.surfaces.mcp.client_keys import key_of
 from maitred.surfaces.mcp.first_answers import TTL_MS
@@ -101,7 +102,12 @@ class McpSurface:
         self._on_close: list[Callable[[], None]] = []
         self.viewers = Viewers(viewer, self._ended)
         self.spans = RequestSpans(gateway)
-        self.parked_calls = ParkedCalls(lambda: gateway.answer_s)
+        stubs = gateway.session_stubs
+        self.parked_calls = ParkedCalls(
+            lambda: gateway.answer_s,
+            replicas=gateway.replica_requests if stubs is not None else None,
+            sign=stubs.sign if stubs is not None else None,
+        )
         offering = OfferHandler(gateway, self._lists, self.viewers, self.parked_calls)
         self._notices = Notices(gateway, self._lists, self.viewers, offering.text_of)
         self.server: Server[Any] = _DualEraServer(
@@ -157,6 +163,11 @@ class McpSurface:
     def session_stubs(self) -> SessionStubs | None:
         """What other gateways know of sessions; `None` if there are none."""
         return self._gateway.session_stubs
+
+    @property
+    def replica_requests(self) -> Replicas:
+        """Requests between gateways."""
+        return self._gateway.replica_requests
 
     @property
     def generation(self) -> int:

@@ -5,6 +5,7 @@ begins. So its client can come back, if the connection breaks, and the request g
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST
 from mcp_types.version import is_version_at_least
 
 from maitred.background import Background
-from maitred.errors import StoreError
+from maitred.errors import ReplicaError, StoreError
 from maitred.jsonrpc import Inbound, ScopedInbound
 from maitred.surfaces.disconnects import OnDisconnect
 from maitred.surfaces.encoding import encode
@@ -204,6 +205,8 @@ class SessionEndpoint:
             raise HttpRefusalError(406, text, code=INVALID_REQUEST)
         events = session.events
         last_event_id = request.header(b"last-event-id") or ""
+        if last_event_id and await self._is_elsewhere(request, session, last_event_id):
+            return
         last_event_id = await self._sessions.begin_listening(session, request.viewer, last_event_id)
         if last_event_id:
             position = events.position(last_event_id)
@@ -225,6 +228,46 @@ class SessionEndpoint:
             stream.give_up()  # a connection that broke without notice
         with self._sessions.hold(session):
             await self._send_stream(request, session, stream, after, first, resumed=bool(last_event_id))
+
+    async def _is_elsewhere(self, request: HttpRequest, session: Session, last_event_id: str) -> bool:
+        """Send a stream that another gateway has; false if it is one of this gateway, or of none.
+
+        Raises:
+            HttpRefusalError: That gateway does not have the event any more, or has ended.
+        """
+        sessions = self._sessions
+        try:
+            page = await sessions.read_elsewhere(session, last_event_id, waits=False)
+        except ReplicaError as error:
+            raise _unknown_event(last_event_id, f" ({error.reason})") from error
+        if page is None:
+            return False
+        if page.position == "finished":
+            await send_body(request.send, _NO_CONTENT)
+            return True
+        if page.position:
+            raise _unknown_event(last_event_id)
+        answer = HttpAnswer(request.send, ((_SESSION, session.id.encode()),))
+        self._pings.add(answer)
+        try:
+            with (
+                sessions.hold(session),
+                suppress(ReplicaError),  # its client comes back, and hears that the answer is lost
+                anyio.CancelScope() as scope,
+                OnDisconnect(request.scope, scope.cancel),
+            ):
+                await answer.begin()
+                while page is not None:
+                    for text, event_id in page.events:
+                        await answer.event(text.encode(), event_id)
+                        last_event_id = event_id or last_event_id
+                    if page.is_over:
+                        break
+                    page = await sessions.read_elsewhere(session, last_event_id, waits=True)
+        finally:
+            self._pings.discard(answer)
+        await answer.end()
+        return True
 
     async def _send_stream(
         self,
@@ -382,9 +425,9 @@ def _without_session() -> HttpRefusalError:
     return HttpRefusalError(400, "Bad Request: Missing session ID", code=INVALID_REQUEST)
 
 
-def _unknown_event(event_id: str) -> HttpRefusalError:
+def _unknown_event(event_id: str, why: str = "") -> HttpRefusalError:
     text = (
-        f"the session has no event {event_id[:40]!r}, or no longer; open the stream without Last-Event-ID,"
-        " and read again what may have changed"
+        f"the session has no event {event_id[:40]!r}, or no longer{why}; open the stream without"
+        " Last-Event-ID, and read again what may have changed"
     )
     return HttpRefusalError(400, text, code=INVALID_REQUEST)

@@ -9,6 +9,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -36,6 +37,19 @@ _ENDED: Final = "the session was ended"
 
 Pass = Callable[[Mapping[str, Any]], Awaitable[bool]]
 """Passes a message for a client on to the gateway at which it listens; whether that was done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventPage:
+    """The next events of a stream that another gateway has, each with its text and id.
+
+    `position` says that the event is unknown, or that nothing can follow it; else it is empty. `is_over`: the
+    stream has ended with these events.
+    """
+
+    position: str = ""
+    events: tuple[tuple[str, str], ...] = ()
+    is_over: bool = False
 
 
 class SessionsFullError(Exception):
@@ -205,6 +219,10 @@ class Sessions:
     async def begin_listening(self, session: Session, viewer: Viewer | None, last_event_id: str) -> str:
         """Prepare for a stream that a client opens by GET; the event after which it goes on here."""
         return last_event_id
+
+    async def read_elsewhere(self, session: Session, last_event_id: str, *, waits: bool) -> EventPage | None:
+        """What followed an event of another gateway; `None` for one that is of no other."""
+        return None
 
     def oldest_idle(self) -> Session | None:
         """The session that is idle for longest."""

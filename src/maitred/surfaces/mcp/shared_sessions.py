@@ -8,6 +8,7 @@ elsewhere, answers and cancellations, is passed on.
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -23,11 +24,12 @@ from maitred.config.settings import Http
 from maitred.errors import MaitredError, StoreError
 from maitred.gateway.session_stubs import Kind, SessionStub, SessionStubs, client_in_short
 from maitred.model.access import SHARED_CONNECTION, Viewer
+from maitred.replicas.forwarding import ReplicaRequest
 from maitred.surfaces.mcp.caller import LOG_LEVEL
 from maitred.surfaces.mcp.event_buffer import origin_of
 from maitred.surfaces.mcp.identity import LABEL
 from maitred.surfaces.mcp.server import McpSurface
-from maitred.surfaces.mcp.sessions import CANCELLED, Session, Sessions, principal_of
+from maitred.surfaces.mcp.sessions import CANCELLED, EventPage, Session, Sessions, principal_of
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +37,9 @@ _ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 _DOUBT_S: Final = 2.0
 """How long a copy is believed while no messages of other gateways arrive."""
 _KEEP_S: Final = 5.0
+_EVENTS: Final = "events of a session"
+_WAIT_S: Final = 10.0
+_GATHER_S: Final = 0.02
 
 
 class SharedSession(Session):
@@ -67,6 +72,9 @@ class SharedSessions(Sessions):
         self._ttl_s = self.idle_s * 4 / 3 + _DOUBT_S
         self._making: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         stubs.follow(self._heard, self._lost)
+        self._replicas = surface.replica_requests
+        with suppress(ValueError):  # a gateway has one surface for clients over HTTP, which was first
+            self._replicas.register(_EVENTS, self._send_events)
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -225,6 +233,47 @@ class SharedSessions(Sessions):
         session.generation = self.surface.generation
         if not session.is_over:
             await self.surface.resume_stream(session.connection, resources, lists_may_differ=may_differ)
+
+    # --- streams of answers that other gateways have ------------------------------------------------------
+
+    async def read_elsewhere(self, session: Session, last_event_id: str, *, waits: bool) -> EventPage | None:
+        """See `Sessions.read_elsewhere`.
+
+        Raises:
+            ReplicaError: The gateway that has the stream has ended, and the answer is lost.
+        """
+        origin, stream = origin_of(last_event_id)
+        if origin in ("", self._stubs.replica) or not stream:
+            return None
+        asked = {"session": session.id, "owner": session.owner, "after": last_event_id, "waits": waits}
+        said = await self._replicas.forward(origin, _EVENTS, asked)
+        events = tuple((text, event_id) for text, event_id in said["events"])
+        return EventPage(position=said["position"], events=events, is_over=said["is_over"])
+
+    async def _send_events(self, request: ReplicaRequest) -> dict[str, Any]:
+        """Answer another gateway whose client goes on with a stream of this one."""
+        session, body = self.sessions.get(request.body["session"]), request.body
+        position = (
+            session.events.position(body["after"])
+            if session is not None and session.owner == body["owner"]
+            else "unknown"
+        )
+        if session is None or isinstance(position, str):
+            return {"position": position, "events": [], "is_over": True}
+        stream, after = position
+        if stream.give_up is not None:
+            stream.give_up()  # its client has left that connection
+        events: list[tuple[str, str]] = []
+        is_over = False
+        with self.hold(session), anyio.move_on_after(_WAIT_S if body["waits"] else 0.0) as limit:
+
+            async def send(text: bytes, event_id: str) -> None:
+                events.append((text.decode(), event_id))
+                limit.deadline = min(limit.deadline, anyio.current_time() + _GATHER_S)
+
+            await session.events.follow(stream, after, send)
+            is_over = True
+        return {"position": "", "events": events, "is_over": is_over}
 
     # --- what other gateways say --------------------------------------------------------------------------
 
