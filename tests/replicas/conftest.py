@@ -39,7 +39,7 @@ def open_replica(postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyP
         _DATABASES.clear()  # as in a process of its own, which shares no connections with others
         document = {"catalog": {"url": database}, "isolation": {"jail": "none"}} | sections
         settings = parse(tmp_path / "maitred.yaml", json.dumps(document))
-        async with open_gateway(settings, serves=True) as gateway, over_http(gateway) as url:
+        async with open_gateway(settings, serves=True, joins=True) as gateway, over_http(gateway) as url:
             gateway.join_replicas(url.removesuffix("/mcp"))
             yield OwnReplica(gateway, url)
 

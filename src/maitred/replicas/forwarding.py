@@ -79,6 +79,7 @@ class Replicas:
         self.membership = Membership(database)
         self._configured, self._own = own.address, replace(own, address="")
         self._is_shared = database.writes_together
+        self._joins = False
         self._tokens = InternalTokens(own.id, key)
         self._handlers: dict[str, Handler] = {}
         self._background = Background()
@@ -100,6 +101,16 @@ class Replicas:
     def is_member(self) -> bool:
         """Whether this process is one of several that know each other."""
         return bool(self._own.address)
+
+    def expect_to_join(self) -> None:
+        """Note that this process will listen: until then it must not do what one replica does for all."""
+        self._joins = self._is_shared
+
+    async def settled(self) -> bool:
+        """Wait until this process is a replica if it will be one; returns whether it is."""
+        if self._joins:
+            await self.membership.joined.wait()
+        return self._joins
 
     @asynccontextmanager
     async def serving(self) -> "AsyncIterator[None]":
@@ -159,6 +170,17 @@ class Replicas:
             finally:
                 waiting.discard(scope)
         raise ReplicaGoneError(replica, "it has not been heard of for too long")
+
+    def tell(self, replica: str, kind: str, body: Mapping[str, Any]) -> None:
+        """Send a request soon; nothing waits for its answer, and a failure is logged."""
+        if self._background.is_open:
+            self._background.start(self._tell, replica, kind, body)
+
+    async def _tell(self, replica: str, kind: str, body: Mapping[str, Any]) -> None:
+        try:
+            await self.forward(replica, kind, body)
+        except MaitredError as error:
+            log.info("a replica was not told", replica=replica, kind=kind, reason=str(error))
 
     async def _find(self, replica: str) -> LiveReplica:
         there = self.membership.get(replica)

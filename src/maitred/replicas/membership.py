@@ -55,6 +55,8 @@ class Membership:
         self._database = database
         self._live: Mapping[str, LiveReplica] = {}
         self._until = 0.0
+        self.joined = anyio.Event()
+        """Set once this replica has a lease for the first time."""
         self.on_renew: list[Renewal] = []
         self.on_gone: list[Callable[[frozenset[str]], None]] = []
 
@@ -97,6 +99,7 @@ class Membership:
         for function in after:
             function()
         self._take(live)
+        self.joined.set()
 
     def _renew(
         self, connection: DriverConnection, own: LiveReplica, *, forgets: bool

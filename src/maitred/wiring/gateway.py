@@ -32,7 +32,7 @@ from maitred.wiring.features import (
 from maitred.wiring.logins import make_login_requests
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
-from maitred.wiring.replicas import open_replicas
+from maitred.wiring.replicas import make_placement, open_replicas, serve_links
 from maitred.wiring.shared_state import make_shared_state
 from maitred.wiring.storage import database_of, open_store, shared_key, task_key_of
 from maitred.wiring.telemetry import make_exporter
@@ -42,11 +42,13 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from mcp.server import Server
 
     from maitred.backends.pool import BackendPool
+    from maitred.catalog.live import LiveCatalog
     from maitred.gateway import Gateway
     from maitred.gateway.calls import MakeCallSteps
     from maitred.gateway.events import Events
     from maitred.gateway.parts import GatewayParts
     from maitred.mediation.base import Middleware
+    from maitred.replicas.forwarding import Replicas
     from maitred.visibility.rules import RuleFunction
 
 
@@ -70,6 +72,7 @@ async def open_gateway(
     retries: bool = True,
     serves: bool = False,
     alone: bool = False,
+    joins: bool = False,
 ) -> "AsyncIterator[Gateway]":
     """Open a gateway. It loads its catalog, and starts servers when they are needed.
 
@@ -86,26 +89,40 @@ async def open_gateway(
         serves: Whether the gateway serves clients. Then it keeps servers with `start: always` running, and
             first ends what killed gateways of the same catalog left.
         alone: Whether the gateway has one client only, so that no server needs an instance for each.
+        joins: Whether the gateway becomes a replica beside others on a PostgreSQL; it then starts no program
+            before `Gateway.join_replicas`.
 
     Raises:
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
     from maitred.backends.oauth.caller_token_memory import CallerTokens
+    from maitred.catalog.live import LiveCatalog
     from maitred.gateway.events import Events
 
     async with single_error(), AsyncExitStack() as stack:
         events = Events()
         callers = CallerTokens()
+        replica = secrets.token_hex(4) if discovers else ""
+        replicas = await stack.enter_async_context(open_replicas(settings, replica, joins=joins))
+        store = open_store(settings, allows_memory=discovers)
+        catalog = LiveCatalog(await stack.enter_async_context(store))
+        placement = make_placement(settings, replicas, catalog) if joins else None
         pool, containers = make_pool(
-            settings, in_process or {}, callers, listener=events, serves=serves, alone=alone
+            settings,
+            in_process or {},
+            callers,
+            listener=events,
+            serves=serves,
+            alone=alone,
+            placement=placement,
         )
         stream = make_audit_stream(settings) if serves else None
         exporter = make_exporter(settings, operator_resolver(settings)) if serves else None
         parts = await _make_parts(
             stack,
             settings,
-            pool,
+            (catalog, pool, replicas),
             events,
             callers.note,
             discovers=discovers,
@@ -114,6 +131,8 @@ async def open_gateway(
             rules=rules or {},
             tool_middleware=tool_middleware,
         )
+        if placement is not None:
+            await stack.enter_async_context(serve_links(placement, pool))
         gateway = _make_gateway(settings, parts, call_steps)
         if exporter is not None:
             parts.activity.tracer = exporter.tracer
@@ -135,7 +154,7 @@ async def open_gateway(
 async def _make_parts(
     stack: AsyncExitStack,
     settings: Settings,
-    pool: "BackendPool",
+    base: "tuple[LiveCatalog, BackendPool, Replicas]",
     events: "Events",
     note_token: "Callable[[str, str], bool]",
     *,
@@ -154,7 +173,6 @@ async def _make_parts(
     from maitred.calls.results import ResultStore, Shortener
     from maitred.calls.subscriptions import Subscriptions
     from maitred.catalog.discovery import MOST_AT_ONCE, Discoverer
-    from maitred.catalog.live import LiveCatalog
     from maitred.catalog.token_worker import TokenWorker
     from maitred.disclosure.budget import estimate
     from maitred.gateway.parts import GatewayParts
@@ -167,13 +185,11 @@ async def _make_parts(
     from maitred.usage.recorder import UsageRecorder
 
     database = database_of(settings)
-    store = open_store(settings, allows_memory=discovers)
-    catalog = LiveCatalog(await stack.enter_async_context(store))
+    catalog, pool, replicas = base
     await catalog.refresh()
-    replica = secrets.token_hex(4) if discovers else ""
     usage = await stack.enter_async_context(UsageRecorder(database))
     observations = await stack.enter_async_context(ToolObservations(database, mask_value))
-    auditing = await stack.enter_async_context(open_trail(settings, replica=replica))
+    auditing = await stack.enter_async_context(open_trail(settings, replica=replicas.id))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
     allow_list = AllowList(AllowLog(database), auditing)
@@ -238,10 +254,10 @@ async def _make_parts(
         jobs=jobs,
         shared=shared,
         session_stubs=(
-            SessionStubs(shared, shared_key(settings, "ids of sessions"), replica=replica)
+            SessionStubs(shared, shared_key(settings, "ids of sessions"), replica=replicas.id)
             if shared.is_shared
             else None
         ),
-        replicas=await stack.enter_async_context(open_replicas(settings, replica)),
+        replicas=replicas,
         make_sandbox=make_sandbox,
     )

@@ -159,7 +159,8 @@ async def _serve(
     async with anyio.create_task_group() as tasks:
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
         with serving.claim_endpoint(transport, settings.source) as held:
-            async with open_gateway(settings, serves=True, alone=transport == "stdio") as gateway:
+            is_alone, joins = transport == "stdio", transport == "http"
+            async with open_gateway(settings, serves=True, alone=is_alone, joins=joins) as gateway:
                 _follow_files(tasks, gateway, settings)
                 if transport == "stdio":  # its one client started this process in its own folder
                     viewer = replace(viewer, folder=project_folder(working_folder()))
