@@ -36,6 +36,7 @@ from maitred.config.sections import (
     registry_faults,
     saved_spec,
     secret_faults,
+    shared_faults,
     upgrade_faults,
     webhook_faults,
     with_forwarding,
@@ -62,6 +63,7 @@ from maitred.config.settings import (
     Seconds,
     SecretSettings,
     Settings,
+    SharedSettings,
     SignIn,
     TeamEntry,
     ToolEntry,
@@ -141,6 +143,7 @@ _COMMAND_OR_URL: Final = (
 _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tuple[Any, str]]]]]] = {
     AccessSettings: (access_faults,),
     Catalog: (catalog_faults,),
+    SharedSettings: (shared_faults,),
     MediationSettings: (mediation_faults,),
     Http: (http_faults,),
     UpgradeSettings: (upgrade_faults,),

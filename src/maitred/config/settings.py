@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from maitred.config.kubernetes_settings import KubernetesSettings
 from maitred.config.monitoring_settings import Telemetry, UsageSettings
@@ -76,6 +76,18 @@ class Catalog:
     url: str = ""
     connections: Annotated[int, Ge(2), Le(200)] = 10
     grace_s: Annotated[float, Ge(0), Le(3_600)] = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedSettings:
+    """Where several gateways share what lasts only a while: a Valkey or Redis server at `url`.
+
+    Without `url` it is the PostgreSQL database of the catalog, or with SQLite the memory of the process.
+    `url` may have references. All keys begin with `prefix`.
+    """
+
+    url: str = ""
+    prefix: Annotated[str, MinLen(1), MaxLen(64)] = "maitred"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -552,6 +564,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     disclosure: Disclosure = field(default_factory=Disclosure)
     catalog: Catalog = field(default_factory=Catalog)
+    shared: SharedSettings = field(default_factory=SharedSettings)
     search: Search = field(default_factory=Search)
     results: Results = field(default_factory=Results)
     chain: Chain = field(default_factory=Chain)

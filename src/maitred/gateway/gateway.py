@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from maitred.access.shared_limits import SharedLimiter
 from maitred.audit.service import Entry, RequestContext, known_id
 from maitred.backends.base import NOT_ASKED, Caller
 from maitred.background import Background
 from maitred.calls.pipeline import Call, compose
-from maitred.calls.results import ResultPage
 from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.clients.table import traits_of
@@ -42,8 +42,10 @@ from maitred.gateway.principals import PrincipalMethods
 from maitred.gateway.profiles import ProfileMethods
 from maitred.gateway.replica_methods import ReplicaMethods
 from maitred.gateway.resources import ResourceService
+from maitred.gateway.result_methods import ResultMethods
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
+from maitred.gateway.shared_facts import SharedFacts
 from maitred.gateway.sign_in import SignInMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger
@@ -81,6 +83,7 @@ class Gateway(
     PrincipalMethods,
     LoginMethods,
     ReplicaMethods,
+    ResultMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -92,7 +95,7 @@ class Gateway(
     `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`,
     what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
     servers in `LoginMethods`, whose pages are opened before there is a viewer. `ReplicaMethods` answer other
-    replicas, which prove who they are.
+    replicas, which prove who they are. Stored answers are in `ResultMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -111,9 +114,12 @@ class Gateway(
             screen=parts.screen,
             subscriptions=parts.subscriptions,
             nearest=parts.search.nearest,
+            limiter=SharedLimiter(parts.shared, lambda: len(parts.replicas.membership.live)),
         )
         changed = parts.events.visibility_changed
-        visibility = VisibilityService(context, access.outside, changed)
+        self._shared_facts = SharedFacts(parts.shared, replica=parts.replicas.id)
+        shared = self._shared_facts if parts.shared.is_shared else None
+        visibility = VisibilityService(context, access.outside, changed, shared=shared)
         configuration = Configuration(context, parts, visibility, parts.auditing)
         super().__init__(
             parts,
@@ -126,9 +132,10 @@ class Gateway(
             configuration=configuration,
         )
         self._search, self._events, self._activity = parts.search, parts.events, parts.activity
+        self._session_stubs = parts.session_stubs
         self._logins, self._note_token = parts.logins, parts.note_token
         self._replicas = parts.replicas
-        self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
+        self._results, self._allow_list = StoredResults(parts.results, parts.shared), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._suspended, self._principal_groups = parts.credentials.suspended, parts.credentials.groups
         self._make_sign_in_client = parts.make_sign_in_client
@@ -152,6 +159,7 @@ class Gateway(
             screen=parts.screen,
             result_tools=ResultTools(context, self._lists, access.outside),
             key=parts.task_key,
+            state=parts.shared,
         )
         self._call_watchers: list[CallWatcher] = [lambda server, *_: self._mediation.needed([server])]
         self._proceed = compose(make_call_steps(self._call_services(parts)))
@@ -226,7 +234,8 @@ class Gateway(
             own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
             more = (self._admission.follow, self._supervising.keep_up, self._storage.keep_up)
             of_principals = (self._suspended.keep_up, self._principal_groups.keep_up)
-            for keep_up in (*own, *more, *of_principals, self._running.keep_up, self._held.keep_up):
+            of_calls = (self._running.keep_up, self._held.keep_up, self._shared_facts.run)
+            for keep_up in (*own, *more, *of_principals, *of_calls):
                 background.start(keep_up)
             yield
 
@@ -556,10 +565,14 @@ class Gateway(
         """
         if (name := self.published_name(call.name, viewer)) != call.name:
             call = replace(call, name=name)
+        await self._results.fetch_for(call)
         if (ours := self._own_answers.answer(call, viewer)) is not None:
             return ours
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
-        return (await self._proceed(made)).wire
+        answer = await self._proceed(made)
+        await self._results.share()
+        await self._running.share()
+        return answer.wire
 
     async def roots_changed(self, key: str, *, viewer: Viewer) -> None:
         """Announce to the servers that know the roots of the client with this key that these changed.
@@ -569,14 +582,6 @@ class Gateway(
         """
         self._access.check(viewer, "call")
         await self._context.pool.roots_changed(key)
-
-    def result(self, result_id: str, cursor: str = "", *, viewer: Viewer, find: str = "") -> ResultPage:
-        """A page of an answer that was too long, or the parts of it that have the words of `find`.
-
-        Raises:
-            ResultNotFoundError: It is not stored, or not any more, or not for this principal.
-        """
-        return self._results.page(viewer, result_id, cursor, find)
 
     def running_tasks(self, viewer: Viewer, caller: Caller = NOT_ASKED) -> ViewerTasks:
         """The calls of a viewer that go on at their servers as tasks, for a request of a client."""

@@ -17,6 +17,11 @@ class ReplicaMethods:
     _context: GatewayState
     _replicas: Replicas
 
+    @property
+    def replica_requests(self) -> Replicas:
+        """Where surfaces register requests between gateways, and send them."""
+        return self._replicas
+
     def join_replicas(self, address: str) -> None:
         """Become known to the other gateways on a PostgreSQL, which reach this one at an address."""
         self._replicas.join(address)

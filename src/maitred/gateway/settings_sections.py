@@ -136,6 +136,11 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked=f"{_START} It says where other replicas send the calls of clients.",
         instead=_THEN_START,
     ),
+    "shared": SectionRule(
+        about="where several gateways share what lasts a while",
+        locked=f"{_START} It has sessions of clients, and counts the limits of all gateways.",
+        instead=_THEN_START,
+    ),
     "registry": SectionRule(
         about="where servers are looked for",
         locked="It says which registry is asked for servers that a person then adds.",

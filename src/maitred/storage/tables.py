@@ -352,6 +352,34 @@ audit_stream = sa.Table(
 )
 """How far each destination has taken the lines of the trail; see `maitred.audit.stream_store`."""
 
+shared_values = sa.Table(
+    "shared_values",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("until", sa.Float, nullable=False, index=True),
+)
+"""What gateways share for a while; see `maitred.storage.shared_postgres`. This table and the next two are
+unlogged, and empty on SQLite."""
+
+shared_buckets = sa.Table(
+    "shared_buckets",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("tokens", sa.Float, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+)
+"""The token buckets of rate limits."""
+
+shared_slots = sa.Table(
+    "shared_slots",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("holder", sa.String(60), primary_key=True),
+    sa.Column("until", sa.Float, nullable=False),
+)
+"""The calls that run of principals and teams whose calls at the same time are limited."""
+
 held_calls = sa.Table(
     "held_calls",
     metadata,

@@ -33,7 +33,8 @@ from maitred.wiring.logins import make_login_requests
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
 from maitred.wiring.replicas import make_placement, open_replicas, serve_links
-from maitred.wiring.storage import database_of, open_store, task_key_of
+from maitred.wiring.shared_state import make_shared_state
+from maitred.wiring.storage import database_of, open_store, shared_key, task_key_of
 from maitred.wiring.telemetry import make_exporter
 from maitred.wiring.transports import make_pool
 
@@ -126,6 +127,7 @@ async def open_gateway(
             callers.note,
             discovers=discovers,
             retries=retries,
+            serves=serves,
             rules=rules or {},
             tool_middleware=tool_middleware,
         )
@@ -141,6 +143,7 @@ async def open_gateway(
         background = await stack.enter_async_context(Background())
         if discovers:  # no short command, which would have one connection more for nothing
             background.start(database_of(settings).watch)
+        background.start(parts.shared.watch)
         if serves:
             background.start(remove_containers, gateway, containers)
         if stream is not None:
@@ -157,6 +160,7 @@ async def _make_parts(
     *,
     discovers: bool,
     retries: bool,
+    serves: bool,
     rules: "Mapping[str, RuleFunction]",
     tool_middleware: "Middleware | None",
 ) -> "GatewayParts":
@@ -172,6 +176,7 @@ async def _make_parts(
     from maitred.catalog.token_worker import TokenWorker
     from maitred.disclosure.budget import estimate
     from maitred.gateway.parts import GatewayParts
+    from maitred.gateway.session_stubs import SessionStubs
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
     from maitred.storage.leader import Jobs
@@ -192,6 +197,8 @@ async def _make_parts(
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
     activity = Activity()
+    shared = make_shared_state(settings, database, serves=serves)
+    stack.push_async_callback(shared.close)
     jobs = Jobs(database)
     keeper = Discoverer(
         catalog,
@@ -207,7 +214,9 @@ async def _make_parts(
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)
-    results = ResultStore(ttl_s=settings.results.keep_s, max_bytes=settings.results.keep_bytes)
+    results = ResultStore(
+        ttl_s=settings.results.keep_s, max_bytes=settings.results.keep_bytes, shares=shared.is_shared
+    )
     return GatewayParts(
         catalog=catalog,
         pool=pool,
@@ -218,7 +227,7 @@ async def _make_parts(
         results=results,
         shortener=Shortener(results, estimate=estimate, limit_tokens=settings.results.max_tokens),
         make_rules=partial(make_result_rules, settings.results, results),
-        cache=ResultCache(max_bytes=settings.cache.max_bytes),
+        cache=ResultCache(max_bytes=settings.cache.max_bytes, state=shared),
         subscriptions=await stack.enter_async_context(subscriptions),
         credentials=make_credentials(settings),
         make_sign_in_client=partial(make_oidc_client, resolve=operator_resolver(settings)),
@@ -243,6 +252,12 @@ async def _make_parts(
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
         signals=database.signals,
         jobs=jobs,
+        shared=shared,
+        session_stubs=(
+            SessionStubs(shared, shared_key(settings, "ids of sessions"), replica=replicas.id)
+            if shared.is_shared
+            else None
+        ),
         replicas=replicas,
         make_sandbox=make_sandbox,
     )

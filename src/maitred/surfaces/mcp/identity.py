@@ -9,7 +9,7 @@ object of it (see `maitred.surfaces.mcp.caller.connection_of`).
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from mcp.server.connection import Connection
@@ -24,6 +24,9 @@ from maitred.surfaces.mcp.caller import connection_of
 from maitred.surfaces.mcp.first_answers import CLIENT_CHARACTERS
 
 Context = ServerRequestContext[Any, Any]
+
+LABEL: Final = "maitred.label"
+"""Where the state of a connection has its name, if every gateway on one store knows it by the same name."""
 
 
 class Viewers:
@@ -100,7 +103,7 @@ class Viewers:
         viewer = self._connected.get(connection)
         grant = guest.grant if guest else None
         if viewer is None:
-            number = str(next(self._numbers))
+            number = connection.state.get(LABEL) or str(next(self._numbers))
             named = self.named(*_client(connection), guest)
             viewer = replace(named, era="handshake", connection=number)
             self.adopt(connection, viewer)
