@@ -28,7 +28,9 @@ def read_yaml(path: Path) -> list[dict[str, Any]]:
 
 def pod() -> dict[str, Any]:
     """The pod of a gateway in Kubernetes, as the base has it."""
-    found: dict[str, Any] = read_yaml(KUBERNETES / "base/deployment.yaml")[0]["spec"]["template"]["spec"]
+    found: dict[str, Any] = read_yaml(KUBERNETES / "base/gateway/deployment.yaml")[0]["spec"]["template"][
+        "spec"
+    ]
     return found
 
 

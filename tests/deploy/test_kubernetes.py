@@ -57,6 +57,7 @@ def rendered(name: str, folder: Path) -> str:
     """The manifests of one way to deploy; `folder` is for a changed copy."""
     if name.startswith("chart"):
         values = [*(FLEET if "fleet" in name else ()), *(WATCHING if "watch" in name else ())]
+        values += ["--set", "fleet.valkey=false"] if "postgres" in name else []
         done = chart(*values)
     elif name == "fleet-watch":
         copy = folder / "kubernetes"
@@ -90,9 +91,10 @@ def pods(name: str, folder: Path) -> Iterator[tuple[Resource, Resource]]:
         yield one, one["spec"]["template"]["spec"]
 
 
-def config_of(name: str, folder: Path) -> Settings:
-    """The configuration in the ConfigMap, as a gateway reads it."""
-    [one] = of_kind("ConfigMap", name, folder)
+def config_of(name: str, folder: Path, pod: Resource) -> Settings:
+    """The configuration that a pod mounts, as its gateway reads it."""
+    [used] = [one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one]
+    [one] = [one for one in of_kind("ConfigMap", name, folder) if one["metadata"]["name"] == used]
     return parse(Path(environment()["MAITRED_CONFIG"]), one["data"]["maitred.yaml"])
 
 
@@ -105,7 +107,7 @@ def test_schemas_of_kubernetes_take_every_manifest(version: str, tmp_path: Path,
     whole = tmp_path / "whole.yaml"
     whole.write_text("\n---\n".join(rendered(name, folder) for name in RENDERS), encoding="utf-8")
     wrong = tmp_path / "wrong.yaml"
-    text = (KUBERNETES / "base/deployment.yaml").read_text(encoding="utf-8")
+    text = (KUBERNETES / "base/gateway/deployment.yaml").read_text(encoding="utf-8")
     wrong.write_text(text.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem"), encoding="utf-8")
     examples = sorted(KUBERNETES.rglob("*.example"))
 
@@ -165,16 +167,23 @@ def plain(value: Any) -> Any:
 
 @pytest.mark.parametrize(("overlay", "other"), [("single", "chart"), ("fleet", "chart-fleet")])
 def test_the_chart_makes_the_same_as_the_overlay(overlay: str, other: str, folder: Path) -> None:
-    """All but the namespace and its policies, which the chart has in one."""
-    kinds = {one["kind"] for one in resources(overlay, folder)} - {"Namespace"}
+    """All but the namespace; policies are compared by what they let in and out."""
+    ours = {place(one): one for one in resources(overlay, folder) if one["kind"] not in OTHERWISE}
+    theirs = {place(one): one for one in resources(other, folder) if one["kind"] not in OTHERWISE}
 
-    assert {one["kind"] for one in resources(other, folder)} == kinds
-    for kind in kinds - {"ConfigMap", "NetworkPolicy"}:
-        [ours], [theirs] = of_kind(kind, overlay, folder), of_kind(kind, other, folder)
-        assert theirs["metadata"]["name"] == ours["metadata"]["name"]
-        assert by_name(plain(theirs.get("spec"))) == by_name(plain(ours.get("spec"))), kind
-    assert config_of(overlay, folder) == config_of(other, folder)
+    assert theirs.keys() == ours.keys()
+    for where, one in ours.items():
+        assert by_name(plain(theirs[where].get("spec"))) == by_name(plain(one.get("spec"))), where
+    for (_, own), (_, its) in zip(pods(overlay, folder), pods(other, folder), strict=True):
+        assert config_of(overlay, folder, own) == config_of(other, folder, its)
     assert reachable(overlay, folder) == reachable(other, folder)
+
+
+OTHERWISE = ("Namespace", "ConfigMap", "NetworkPolicy")
+
+
+def place(one: Resource) -> tuple[str, str]:
+    return one["kind"], one["metadata"]["name"]
 
 
 def by_name(value: Any) -> Any:
@@ -186,40 +195,68 @@ def by_name(value: Any) -> Any:
     return [by_name(one) for one in value] if isinstance(value, list) else value
 
 
-def reachable(name: str, folder: Path) -> set[tuple[str, str, str]]:
-    """What the network policies let in and out: direction, peer and port."""
+def reachable(name: str, folder: Path) -> set[tuple[str, str, str, str]]:
+    """What the network policies let in and out: component, direction, peer and port."""
     found = set()
-    for policy in of_kind("NetworkPolicy", name, folder):
-        for direction, key in (("egress", "to"), ("ingress", "from")):
-            for rule in policy["spec"].get(direction, ()):
-                for port in rule.get("ports", [{"port": "any"}]):
-                    found |= {(direction, str(plain(peer)), str(port["port"])) for peer in rule[key]}
+    for deployment, _ in pods(name, folder):
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        component = labels["app.kubernetes.io/component"]
+        for policy in of_kind("NetworkPolicy", name, folder):
+            if not policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items():
+                continue
+            for direction, key in (("egress", "to"), ("ingress", "from")):
+                for rule in policy["spec"].get(direction, ()):
+                    for port in rule.get("ports", [{"port": "any"}]):
+                        peers = {str(plain(peer)) for peer in rule[key]}
+                        found |= {(component, direction, peer, str(port["port"])) for peer in peers}
     return found
+
+
+def test_clients_reach_gateways_and_runners_only_each_other(folder: Path) -> None:
+    """A runner takes no clients, and its port is closed to them."""
+    ways = reachable("fleet", folder)
+    into = {(component, "namespaceSelector" in peer) for component, way, peer, _ in ways if way == "ingress"}
+
+    assert into == {("gateway", True), ("gateway", False), ("runner", False)}
+    out = {(component, port) for component, way, _, port in ways if way == "egress"}
+    ports = {"53", "443", "5432", "6379", str(Http().port)}
+    assert out == {(component, port) for component in ("gateway", "runner") for port in ports}
+
+
+def test_runners_have_the_configuration_of_gateways_but_for_the_role() -> None:
+    """So that both know the same servers."""
+    gateway, runner = (
+        read_yaml(KUBERNETES / f"overlays/fleet/{name}.yaml")[0] for name in ("maitred", "runner")
+    )
+    assert runner == gateway | {"replica": gateway["replica"] | {"role": "runner"}}
 
 
 # --- what they name -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", GATEWAYS)
+@pytest.mark.parametrize("name", [*GATEWAYS, "chart-fleet-postgres"])
 def test_the_configuration_is_accepted_and_finds_what_is_mounted(name: str, folder: Path) -> None:
-    """Each file that it refers to is a key of the Secret that the pod mounts."""
-    settings = config_of(name, folder)
-    example = "fleet" if "fleet" in name else "single"
-    [secret] = read_yaml(KUBERNETES / f"overlays/{example}/secret.yaml.example")
+    """Each file that it refers to is a key of the Secret that the pod mounts; its role is that of the pod."""
+    [secret] = read_yaml(
+        KUBERNETES / f"overlays/{'fleet' if 'fleet' in name else 'single'}/secret.yaml.example"
+    )
+    there = secret["stringData"].keys() - ({"valkey-url"} if "postgres" in name else set())
 
-    for _, pod in pods(name, folder):
-        mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+    for deployment, pod in pods(name, folder):
+        settings, [container] = config_of(name, folder, pod), pod["containers"]
+        mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
         volumes = {one["name"]: one for one in pod["volumes"]}
         keys = {one["key"] for one in volumes["secret"]["secret"]["items"]}
-        read = {
-            environ["valueFrom"]["secretKeyRef"]["key"] for environ in pod["containers"][0].get("env", ())
-        }
-        files = set(re.findall(r"\$\{file:(.*?)\}", f"{settings.http.token} {settings.catalog.url}"))
+        given = [one["valueFrom"] for one in container.get("env", ())]
+        read = {one["secretKeyRef"]["key"] for one in given if "secretKeyRef" in one}
+        urls = f"{settings.http.token} {settings.catalog.url} {settings.shared.url}"
+        component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
         assert mounts.keys() == volumes.keys()
-        assert files == {f"{mounts['secret']}/{key}" for key in keys}
-        assert keys | read == secret["stringData"].keys()
+        assert set(re.findall(r"\$\{file:(.*?)\}", urls)) == {f"{mounts['secret']}/{key}" for key in keys}
+        assert keys | read == there
         assert volumes["secret"]["secret"]["secretName"] == secret["metadata"]["name"]
         assert settings.source == Path(mounts["config"], "maitred.yaml")
+        assert settings.replica.role == (component if "fleet" in name else "both")
         if not settings.catalog.url:
             assert catalog_path(settings, environment()).parent == Path(mounts["state"])
 
@@ -281,8 +318,15 @@ def test_a_gateway_has_no_more_than_it_needs(name: str, folder: Path) -> None:
         assert int(wait_s) + ENDING_S < pod["terminationGracePeriodSeconds"]
     for account in of_kind("ServiceAccount", name, folder):
         assert account["automountServiceAccountToken"] is False
-    for policy in of_kind("NetworkPolicy", name, folder):
-        assert "Egress" in policy["spec"]["policyTypes"]
+    for deployment, _ in pods(name, folder):
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        limited = {
+            way
+            for policy in of_kind("NetworkPolicy", name, folder)
+            if policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+            for way in policy["spec"]["policyTypes"]
+        }
+        assert limited == {"Ingress", "Egress"}
 
 
 def test_one_gateway_is_never_two_and_several_are_never_none(folder: Path) -> None:

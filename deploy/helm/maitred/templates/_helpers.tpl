@@ -10,6 +10,12 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
+{{/* The labels that the pods of all components have. */}}
+{{- define "maitred.pods" -}}
+app.kubernetes.io/name: maitred
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- define "maitred.labels" -}}
 {{ include "maitred.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
@@ -31,11 +37,29 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
     except: ["fd00:ec2::254/128", "fe80::/10"]
 {{- end }}
 
+{{/* The name of what belongs to a component. */}}
+{{- define "maitred.component" -}}
+{{ include "maitred.name" .root }}{{ if eq .component "runner" }}-runner{{ end }}
+{{- end }}
+
+{{/* The components there are, with blanks between. */}}
+{{- define "maitred.components" -}}
+{{ ternary "gateway runner" "gateway" .Values.fleet.enabled }}
+{{- end }}
+
 {{/* What the chart adds to `config`, which may say otherwise. */}}
 {{- define "maitred.additions" -}}
+{{- with .root }}
 catalog:
 {{- if .Values.fleet.enabled }}
   url: ${file:/run/maitred/catalog-url}
+{{- if .Values.fleet.valkey }}
+shared:
+  url: ${file:/run/maitred/valkey-url}
+{{- end }}
+replica:
+  role: {{ $.component }}
+  address: http://${POD_IP}:8420
 {{- else }}
   path: /var/lib/maitred/catalog.db
 {{- end }}
@@ -52,5 +76,6 @@ kubernetes:
   watch:
     namespace: {{ .Values.watch.namespace }}
     network: {{ .Values.watch.network }}
+{{- end }}
 {{- end }}
 {{- end }}

@@ -39,12 +39,16 @@ topologySpreadConstraints:
   {{- end }}
 {{- end }}
 containers:
-  - name: {{ $.component }}
+  - name: maitred
     image: {{ include "maitred.image" $root | quote }}
     imagePullPolicy: {{ .image.pullPolicy }}
     args: [serve, --transport, http, --host, 0.0.0.0]
     {{- if .fleet.enabled }}
     env:
+      - name: POD_IP
+        valueFrom:
+          fieldRef:
+            fieldPath: status.podIP
       - name: MAITRED_KEY
         valueFrom:
           secretKeyRef:
@@ -106,7 +110,7 @@ containers:
 volumes:
   - name: config
     configMap:
-      name: {{ include "maitred.name" $root }}
+      name: {{ include "maitred.component" $ }}
   - name: secret
     secret:
       secretName: {{ .secret }}
@@ -117,6 +121,10 @@ volumes:
         {{- if .fleet.enabled }}
         - key: catalog-url
           path: catalog-url
+        {{- if .fleet.valkey }}
+        - key: valkey-url
+          path: valkey-url
+        {{- end }}
         {{- end }}
   - name: state
     {{- if .fleet.enabled }}
