@@ -1,7 +1,7 @@
 """The official conformance suite, run against three gateways on one PostgreSQL, which a proxy takes in turns.
 
-The chain is suite -> `proxy.py` (names only) -> round robin -> three times `maitred serve` over HTTP, each of
-which has an `everything_server.py` of its own over stdio.
+The chain is suite -> `proxy.py` (names only) -> round robin -> three times `maitred serve` over HTTP. One of
+them runs `everything_server.py` over stdio, and the others forward to it.
 """
 
 import json
@@ -17,6 +17,7 @@ from mcp import Client
 from tests.conformance.test_conformance import (
     LATE,
     REVISIONS,
+    SERVER,
     START_S,
     SUITE_S,
     TRIES,
@@ -57,6 +58,9 @@ async def three(folder: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatc
                 async with Client(f"{roots[-1]}/mcp") as client:
                     while not await lists_tools(client):  # noqa: ASYNC110 - another process has no event for us
                         await anyio.sleep(0.1)
+                    await client.call_tool(
+                        f"{SERVER}__test_simple_text", {}
+                    )  # the suite allows half a second
         yield (await stack.enter_async_context(round_robin(roots))).url
 
 

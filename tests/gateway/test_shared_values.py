@@ -182,6 +182,7 @@ async def test_without_the_store_each_gateway_has_its_part_of_the_limits(
                 await one.call(tool("number"), viewer=BEN)
             await other.call(tool("number"), viewer=BEN)
         assert paper.calls == 5
+        assert "counts rate limits itself" in one.notices[0]
         said = [one for one in logs if one["event"] == "rate limits are counted by each gateway itself"]
         assert [one["part"] for one in said] == ["1/2", "1/2"]  # each gateway says it once
     finally:

@@ -77,7 +77,7 @@ async def round_robin(roots: Sequence[str]) -> AsyncIterator[RoundRobin]:
             proxy, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none"
         )
         server = uvicorn.Server(config)
-        server.capture_signals = lambda: nullcontext()  # type: ignore[method-assign]
+        server.capture_signals = nullcontext  # type: ignore[method-assign]
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve)
             while not server.started:  # noqa: ASYNC110 - uvicorn has no event for us

@@ -512,7 +512,8 @@ class Http:
 
     `anonymous` is the role of a caller without a token on loopback while there is no `token`. A session is
     that of a client of the handshake era; it ends after `session_idle_timeout_s` without an open request.
-    `public_url` is the address at which browsers reach the gateway, without a path.
+    `public_url` is the address at which browsers reach the gateway, without a path. A gateway that is told to
+    end takes requests for `unready_s` more, while it says that it is not ready, and ends within `drain_s`.
     """
 
     host: str = "127.0.0.1"
@@ -525,6 +526,8 @@ class Http:
     public_url: str = ""
     session_idle_timeout_s: Seconds = 300.0
     max_sessions: Annotated[int, Ge(1)] = 2_000
+    unready_s: Annotated[float, Ge(0), Le(600)] = 0.0
+    drain_s: Annotated[float, Ge(0), Le(3_600)] = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,7 +132,7 @@ class Gateway(
             configuration=configuration,
         )
         self._search, self._events, self._activity = parts.search, parts.events, parts.activity
-        self._session_stubs = parts.session_stubs
+        self._session_stubs, self._shared = parts.session_stubs, parts.shared
         self._logins, self._note_token = parts.logins, parts.note_token
         self._replicas = parts.replicas
         self._results, self._allow_list = StoredResults(parts.results, parts.shared), parts.allow_list

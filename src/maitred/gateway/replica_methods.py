@@ -2,12 +2,20 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 from maitred.audit.service import AuditService
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.replicas import LiveReplica
 from maitred.replicas.forwarding import Replicas
+from maitred.storage.shared_state import SharedState
+
+
+_AWAY: Final = (
+    "the store that gateways share does not answer: each counts rate limits itself, with its part of them,"
+    " and sessions of other gateways are not found"
+)
 
 
 class ReplicaMethods:
@@ -16,11 +24,17 @@ class ReplicaMethods:
     _auditing: AuditService
     _context: GatewayState
     _replicas: Replicas
+    _shared: SharedState
 
     @property
     def replica_requests(self) -> Replicas:
         """Where surfaces register requests between gateways, and send them."""
         return self._replicas
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """What this gateway goes on without now, for anybody who may look at its health."""
+        return [_AWAY] if self._shared.is_shared and self._shared.why_away else []
 
     def join_replicas(self, address: str) -> None:
         """Become known to the other gateways on a PostgreSQL, which reach this one at an address."""

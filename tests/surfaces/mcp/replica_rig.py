@@ -97,7 +97,7 @@ async def fleet(
     change: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> AsyncIterator[Fleet]:
     """Gateways with one server, which is in this process."""
-    http = Http(port=0)
+    http = Http(port=0, unready_s=0.3, drain_s=4)
     settings = change(
         Settings(
             source=folder / "maitred.yaml",
@@ -135,8 +135,16 @@ async def _replica(settings: Settings, server: Server[Any]) -> AsyncIterator[Rep
                     assert await gateway.settled(SOON_S)
                     hosted.append(gateway)
                     surface = McpSurface(gateway)
-                    app = application(gateway, settings.http, mcp_app(surface, settings.http))
-                    await serve_http(app, settings.http, stop=stop, ready=listens, ending=surface.close)
+                    mcp = mcp_app(surface, settings.http)
+                    app = application(gateway, settings.http, mcp, is_draining=stop.is_set)
+                    await serve_http(
+                        app,
+                        settings.http,
+                        stop=stop,
+                        ready=listens,
+                        ending=surface.close,
+                        is_idle=lambda: not surface.parked_calls.count,
+                    )
             finally:
                 ended.set()
 

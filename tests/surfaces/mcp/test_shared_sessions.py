@@ -28,7 +28,7 @@ class Notes:
     def __init__(self) -> None:
         self.sessions = list[Any]()
         self.subscribed = anyio.Event()
-        self.reached, self.cancelled = anyio.Event(), anyio.Event()
+        self.reached, self.cancelled, self.gate = anyio.Event(), anyio.Event(), anyio.Event()
 
     def make(self) -> Server[Any]:
         return Server(
@@ -51,7 +51,8 @@ class Notes:
         if params.name == "wait":
             self.reached.set()
             try:
-                await anyio.sleep_forever()
+                await self.gate.wait()
+                return types.CallToolResult(content=[types.TextContent(text="waited")])
             except anyio.get_cancelled_exc_class():
                 self.cancelled.set()
                 raise
@@ -226,6 +227,35 @@ async def test_a_call_is_cancelled_from_another_gateway(two: Fleet, notes: Notes
             await there.post("notifications/cancelled", {"requestId": 7})
             assert (await _next(events, ""))["error"]["message"] == "Request cancelled"
         await notes.cancelled.wait()
+
+
+async def test_a_gateway_that_ends_lets_its_calls_finish_and_its_streams_move(
+    two: Fleet, notes: Notes
+) -> None:
+    """It says first that it is not ready, still answers, and has ended when its last call has."""
+    ending = two.replicas[0]
+    async with (
+        ending.http() as http,
+        two.session(at=0) as session,
+        session.stream() as events,
+        session.call_named("s__wait") as answer,
+    ):
+        await anext(events)
+        await notes.reached.wait()
+        assert (await http.get("/readyz")).status_code == 200
+        ending.stop.set()
+        unready = await http.get("/readyz")
+        assert (unready.status_code, unready.json()["error"]) == (503, "ending")
+        assert (await session.post("ping", {}, number=1)).status_code == 200
+
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+        there = await session.at(1)
+        async with there.stream() as moved:
+            await anext(moved)
+            notes.gate.set()
+            assert (await _next(answer, ""))["result"]["content"][0]["text"] == "waited"
+    await ending.ended.wait()
 
 
 async def test_a_client_of_the_sdk_sees_no_difference(two: Fleet) -> None:

@@ -217,8 +217,16 @@ async def _serve_http(
         web.close()
         surface.close()
 
-    app = application(gateway, settings, mcp_app(surface, settings), web)
-    await serve_http(app, settings, stop=stop, ready=ready, ending=ending, held=listening)
+    app = application(gateway, settings, mcp_app(surface, settings), web, is_draining=stop.is_set)
+    await serve_http(
+        app,
+        settings,
+        stop=stop,
+        ready=ready,
+        ending=ending,
+        is_idle=lambda: not surface.parked_calls.count,
+        held=listening,
+    )
 
 
 async def _warm(gateway: "Gateway", surface: "LazySurface") -> None:

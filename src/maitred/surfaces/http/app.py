@@ -52,13 +52,24 @@ summaries (T2), whole definitions (T3). Names in paths are percent-encoded.
 """
 
 
-def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterface | None = None) -> ASGIApp:
-    """The API with an MCP endpoint and the pages beside it; the endpoint's lifespan is that of the whole."""
+def application(
+    gateway: Gateway,
+    settings: Http,
+    mcp: ASGIApp,
+    web: WebInterface | None = None,
+    *,
+    is_draining: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
+    """The API with an MCP endpoint and the pages beside it; the endpoint's lifespan is that of the whole.
+
+    Once `is_draining`, it says that it is not ready, and still answers all requests.
+    """
     pages = web or web_interface(gateway, settings)
     described = api(
         gateway,
         guarded=anonymous(settings) is None,
         is_ending=lambda: pages.changes.closed,
+        is_draining=is_draining,
     )
     every = _Beside(mcp, pages, LoginPages(gateway, pages), described)
     guarded = Guard(every, settings, gateway.grant_of, hold=gateway.hold_request)
@@ -76,6 +87,7 @@ def api(
     *,
     guarded: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
+    is_draining: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
     """The API alone; with `guarded`, its description says that a token is required, not optional.
 
@@ -103,7 +115,7 @@ def api(
     tokens.add_routes(app, gateway)
     principals.add_routes(app, gateway)
     audit.add_routes(app, gateway)
-    probes.add_routes(app, gateway)
+    probes.add_routes(app, gateway, is_draining)
     welcome.add_routes(app)
     answer_errors(app)
     app.add_route("/api/openapi.json", _Description(app, needs_token=guarded).answer, include_in_schema=False)

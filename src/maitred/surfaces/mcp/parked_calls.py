@@ -163,6 +163,11 @@ class ParkedCalls:
         self._calls: dict[str, _Parked] = {}
         self._background = Background()
 
+    @property
+    def count(self) -> int:
+        """How many calls wait for their clients to come back."""
+        return sum(one.is_parked for one in self._calls.values())
+
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Keep parked calls until the context is left, which cancels them."""
