@@ -32,8 +32,6 @@ FLEET = ("--set", "fleet.enabled=true")
 WATCHING = ("--set", "watch.enabled=true")
 RENDERS = ("single", "fleet", "fleet-watch", "watched", "chart", "chart-fleet", "chart-fleet-watch")
 GATEWAYS = tuple(name for name in RENDERS if name != "watched")
-ENDING_S = 5
-"""How long a gateway that ends lets requests go on."""
 
 Resource = dict[str, Any]
 
@@ -133,6 +131,7 @@ def test_helm_finds_no_fault_in_the_chart() -> None:
         ("fleet.enabeld=true", "enabeld"),
         ("image.digest=latest", "digest"),
         ("fleet.minReplicas=0", "minReplicas"),
+        ("drainSeconds=60", "terminationGracePeriodSeconds is not more than drainSeconds"),
         ("fleet.enabled=true,fleet.maxReplicas=2", "fleet.maxReplicas is less than fleet.minReplicas"),
     ],
 )
@@ -314,8 +313,9 @@ def test_a_gateway_has_no_more_than_it_needs(name: str, folder: Path) -> None:
         assert {"cpu", "memory"} == container["resources"]["requests"].keys()
         assert pod["automountServiceAccountToken"] is ("watch" in name)
         assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
-        [_, wait_s] = container["lifecycle"]["preStop"]["exec"]["command"]
-        assert int(wait_s) + ENDING_S < pod["terminationGracePeriodSeconds"]
+        http = config_of(name, folder, pod).http
+        assert http.unready_s < http.drain_s < pod["terminationGracePeriodSeconds"] - 10
+        assert (http.unready_s > 0) is ("fleet" in name)
     for account in of_kind("ServiceAccount", name, folder):
         assert account["automountServiceAccountToken"] is False
     for deployment, _ in pods(name, folder):

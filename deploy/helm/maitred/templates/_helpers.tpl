@@ -65,6 +65,10 @@ replica:
 {{- end }}
 http:
   token: ${file:/run/maitred/token}
+{{- if .Values.fleet.enabled }}
+  unready_s: {{ .Values.unreadySeconds }}
+{{- end }}
+  drain_s: {{ .Values.drainSeconds }}
 {{- if .Values.watch.enabled }}
 admission:
   exemptions:

@@ -90,12 +90,6 @@ containers:
       periodSeconds: 5
       timeoutSeconds: 5
       failureThreshold: 60
-    {{- if gt (int .drainSeconds) 0 }}
-    lifecycle:
-      preStop:
-        exec:
-          command: [sleep, {{ .drainSeconds | toString | quote }}]
-    {{- end }}
     volumeMounts:
       - name: config
         mountPath: /etc/maitred
