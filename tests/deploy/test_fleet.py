@@ -68,7 +68,8 @@ def started(role: str, folder: Path) -> Iterator[Replica]:
     config = home / "maitred.yaml"
     moved = text.replace("/run/maitred", str(folder)).replace(":8420", f":{port}")
     config.write_text(moved.replace("unready_s: 10", "unready_s: 0"), encoding="utf-8")
-    given = environment() | {
+    given = {
+        **environment(),
         "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(home), "XDG_STATE_HOME": str(home),
         "XDG_RUNTIME_DIR": str(home), "MAITRED_CONFIG": str(config), "POD_IP": "127.0.0.1",
         "MAITRED_KEY": base64.b64encode(bytes(32)).decode(), "MAITRED_AUDIT_KEY": "audited", "COLUMNS": "200",

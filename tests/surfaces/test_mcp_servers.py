@@ -1,5 +1,6 @@
 """Resources of a cluster: each with an address is registered, and its server goes when it is deleted."""
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 from tests.support.cluster import Cluster, mcp_server, serving, watch_of
 from tests.support.postgres import Postgres
 from tests.support.syslog import certificate
+from tests.surfaces.cli.rig import runner, write
 from tests.telemetry.rig import ANSWER, NoteServer, listening
 
 from maitred.background import Background
@@ -22,6 +24,7 @@ from maitred.errors import ConfigError, MaitredError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
+from maitred.surfaces.kubernetes.cluster_api import describe_cluster
 from maitred.surfaces.kubernetes.server_watch import follow_mcp_servers
 from maitred.wiring import open_gateway
 
@@ -291,6 +294,28 @@ async def test_a_change_of_the_settings_is_taken_over(tmp_path: Path) -> None:
             await gateway.configure(none, viewer=LOCAL_USER)
             await until_true(lambda: cluster.open == 0)
             assert await states(gateway) == {"notes": "pending"}
+
+
+async def test_doctor_says_what_it_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cluster that refuses is a fault of the gateway."""
+    async with serving(Cluster()) as cluster:
+        cluster.put(mcp_server("notes", NOTES), mcp_server("clock", CLOCK), mcp_server("maps"))
+        token = watch_of(cluster, tmp_path).token_file
+        watch = f"namespace: mcp-servers, api: '{cluster.url}', token_file: '{token}', ca_file: ''"
+        write(tmp_path, {"maitred.yaml": f"kubernetes: {{watch: {{{watch}}}}}\ncatalog: {{path: c.db}}\n"})
+        run = runner(tmp_path, monkeypatch, capsys)
+        fine = await describe_cluster(watch_of(cluster, tmp_path))
+        cluster.status = 403
+        refused = await anyio.to_thread.run_sync(run, "doctor", "--json")
+
+    place = "of the namespace mcp-servers"
+    why = "its token may not list or watch them there"
+    assert fine == (f"3 MCPServer resources {place}", False)
+    assert refused.code == 1
+    told = json.loads(refused.out)["kubernetes"]
+    assert told == {"ok": False, "told": f"MCPServer resources {place} cannot be read: {why}"}
 
 
 @pytest.mark.parametrize(

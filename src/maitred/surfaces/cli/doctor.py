@@ -83,13 +83,17 @@ def doctor(
     findings, catalog = found.servers, found.catalog
     cages = run(lambda: look_at_cages(settings))
     browsers = run(lambda: look_at_browsers(settings))
+    cluster = run(lambda: _look_at_cluster(settings))
     findings = [_with_browser(_with_way(finding, settings), browsers) for finding in findings]
     if as_json:
-        print_json(_as_json(settings, found, findings, cages, browsers))
+        told, is_bad = cluster
+        about = {"kubernetes": {"ok": not is_bad, "told": told} if told else None}
+        print_json(_as_json(settings, found, findings, cages, browsers) | about)
     else:
         _show_gateway(settings, found)
         _show_cages(cages)
         _show_browsers(browsers)
+        _show_cluster(*cluster)
         _show(findings, found.elapsed_s)
         show_required(found.required)
     has_browser_fault = any(one.fault for one in browsers if one.server)
@@ -98,6 +102,7 @@ def doctor(
         catalog["fault"]
         or has_browser_fault
         or has_stream_fault
+        or cluster[1]
         or not all(one["ok"] for one in (*findings, *found.required))
     ):
         raise typer.Exit(1)
@@ -178,9 +183,8 @@ async def _examine(
         started = time.perf_counter()
         with err.status(f"starting {count_of(len(wanted), 'server')} …"):
             reports = await gateway.sync(wanted, viewer=viewer)
-        status = {entry.name: entry for entry in gateway.watched_servers(viewer)}
+        status, findings = {entry.name: entry for entry in gateway.watched_servers(viewer)}, []
         strangers = gateway.unmatched_rules(viewer)
-        findings = []
         for report in reports:
             lines = list(gateway.last_output(report.server, viewer))[-_SHOWN_LINES:]
             parts = parts_withheld(status[report.server].withheld_parts)
@@ -233,6 +237,20 @@ def _show_browsers(browsers: Sequence[BrowserReport]) -> None:
     for browser in browsers:
         of = f" of {browser.server}" if browser.server else ""
         (out.print if browser.fault else out.note)(Text(f"browser{of}: {browser.text}"))
+
+
+async def _look_at_cluster(settings: Settings) -> tuple[str, bool]:
+    """What is true of the cluster whose resources become servers; an empty text if none is configured."""
+    if settings.kubernetes.watch is None:
+        return "", False
+    from maitred.surfaces.kubernetes.cluster_api import describe_cluster  # noqa: PLC0415  # HTTP client
+
+    return await describe_cluster(settings.kubernetes.watch)
+
+
+def _show_cluster(told: str, is_fault: bool) -> None:  # the two parts of one value
+    if told:
+        (out.print if is_fault else out.note)(Text(f"kubernetes: {told}"))
 
 
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:

@@ -16,6 +16,7 @@ from pydantic_core import from_json
 
 from maitred.config.kubernetes_settings import McpServerWatch
 from maitred.surfaces.kubernetes.server_resource import GROUP
+from maitred.wording import count_of
 
 WATCH_S: Final = 240
 """How long the cluster is asked to keep a watch open, in seconds."""
@@ -204,3 +205,13 @@ def _event(line: Resource) -> ResourceEvent:
 
 def _unreachable(error: Exception) -> ClusterError:
     return ClusterError(f"it cannot be reached ({str(error) or type(error).__name__})")
+
+
+async def describe_cluster(watch: McpServerWatch) -> tuple[str, bool]:
+    """What a person should know of the resources that are watched, and whether that is a fault."""
+    place = f"of the namespace {watch.namespace}"
+    try:
+        listed = await ClusterApi(watch).read()
+    except ClusterError as error:
+        return f"MCPServer resources {place} cannot be read: {error}", True
+    return f"{count_of(len(listed.items), 'MCPServer resource')} {place}", False
