@@ -36,6 +36,8 @@ CLUSTER: Final = Viewer(grant=Grant(principal="kubernetes", role="operator"))
 _JOB: Final = "watch MCPServer resources"
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 5.0
+_TURNS: Final = 3
+"""How much longer it waits for its turn than after a failure: each attempt connects to PostgreSQL."""
 _TURN_S: Final = 50.0
 """Less than a lease of `maitred.storage.leader`, after which another process may have the turn."""
 
@@ -45,7 +47,8 @@ async def follow_mcp_servers(
 ) -> None:
     """Follow the resources that `kubernetes.watch` of the current settings names; never returns.
 
-    `again_s` is how long it waits after a failure, and between attempts to have the turn.
+    `again_s` is how long it waits after a failure, in seconds; it waits longer between attempts to have the
+    turn.
     """
     while True:
         settings = gateway.settings
@@ -84,7 +87,7 @@ async def _take_turns(gateway: "Gateway", watch: McpServerWatch, again_s: float)
             log.warning("MCPServer resources are not watched; nothing is unregistered", reason=reason)
         said = reason or said
         if reason or not is_mine:
-            await anyio.sleep(again_s)
+            await anyio.sleep(again_s if reason else _TURNS * again_s)
 
 
 class ClusterServers:
