@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -376,6 +377,28 @@ def test_every_file_of_the_commands_on_the_page_is_there() -> None:
     assert {"deploy/kubernetes/overlays/single", "deploy/kubernetes/overlays/fleet"} <= named
     assert {"deploy/helm/maitred", "deploy/kubernetes/watched"} <= named
     assert not {one for one in named if not (ROOT / one).exists()}
+
+
+def test_the_settings_of_the_page_name_an_exemption_that_they_have() -> None:
+    """And fit what the chart adds by itself."""
+    [block] = re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE, re.MULTILINE | re.DOTALL)
+    settings = parse(Path("maitred.yaml"), textwrap.dedent(block))
+    watch = settings.kubernetes.watch
+
+    assert watch is not None
+    [(name, exemption)] = settings.admission.exemptions.items()
+    assert name == watch.network
+    assert exemption.hosts == (f"*.{watch.namespace}.svc.cluster.local",)
+
+
+def test_the_chart_lets_gateways_reach_what_they_watch(folder: Path) -> None:
+    for _, pod in pods("chart-fleet-watch", folder):
+        settings = config_of("chart-fleet-watch", folder, pod)
+        watch = settings.kubernetes.watch
+        assert watch is not None
+        assert settings.admission.exemptions[watch.network].hosts == (
+            f"*.{watch.namespace}.svc.cluster.local",
+        )
 
 
 def test_each_secret_of_the_page_has_the_keys_that_are_mounted() -> None:
