@@ -71,7 +71,7 @@ def application(
         is_ending=lambda: pages.changes.closed,
         is_draining=is_draining,
     )
-    every = _Beside(mcp, pages, LoginPages(gateway), described)
+    every = _Beside(mcp, pages, LoginPages(gateway, pages), described)
     guarded = Guard(every, settings, gateway.grant_of, hold=gateway.hold_request)
     return InternalEndpoint(RequestCounter(guarded, gateway), gateway)
 
