@@ -132,7 +132,7 @@ def test_helm_finds_no_fault_in_the_chart() -> None:
         ("fleet.enabeld=true", "enabeld"),
         ("image.digest=latest", "digest"),
         ("fleet.minReplicas=0", "minReplicas"),
-        ("drainSeconds=60", "terminationGracePeriodSeconds is not more than drainSeconds"),
+        ("drainSeconds=150", "terminationGracePeriodSeconds is not more than drainSeconds"),
         ("fleet.enabled=true,fleet.maxReplicas=2", "fleet.maxReplicas is less than fleet.minReplicas"),
     ],
 )

@@ -26,7 +26,7 @@ def replica_config(config: Path, postgres: Postgres) -> Path:
 
 @contextmanager
 def serving_replicas(config: Path, count: int = 3) -> Iterator[tuple[HttpGateway, Sequence[HttpGateway]]]:
-    """Run gateways; the first of what is yielded has the address of the proxy and the process of the first."""
+    """Run gateways; what is yielded first has the address of the proxy, and the process of the first."""
     with ExitStack() as stack:
         gateways = [stack.enter_context(serving(config)) for _ in range(count)]
         portal = stack.enter_context(start_blocking_portal())

@@ -1,8 +1,8 @@
 """A load balancer that knows nothing: each request goes to the next of several gateways."""
 
 import itertools
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import httpx2
@@ -66,6 +66,14 @@ class RoundRobin:
         await send({"type": "http.response.body", "body": b"no gateway answers"})
 
 
+class _Server(uvicorn.Server):
+    """Leaves signals to the tests."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @asynccontextmanager
 async def round_robin(roots: Sequence[str]) -> AsyncIterator[RoundRobin]:
     """Listen on a free port of loopback, and pass requests on to the gateways at these addresses."""
@@ -76,8 +84,7 @@ async def round_robin(roots: Sequence[str]) -> AsyncIterator[RoundRobin]:
         config = uvicorn.Config(
             proxy, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none"
         )
-        server = uvicorn.Server(config)
-        server.capture_signals = nullcontext  # type: ignore[method-assign]
+        server = _Server(config)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve)
             while not server.started:  # noqa: ASYNC110 - uvicorn has no event for us

@@ -512,8 +512,8 @@ class Http:
 
     `anonymous` is the role of a caller without a token on loopback while there is no `token`. A session is
     that of a client of the handshake era; it ends after `session_idle_timeout_s` without an open request.
-    `public_url` is the address at which browsers reach the gateway, without a path. A gateway that is told to
-    end takes requests for `unready_s` more, while it says that it is not ready, and ends within `drain_s`.
+    `public_url` is the address at which browsers reach the gateway, without a path. A gateway that has to end
+    takes requests for `unready_s` more, while it says that it is not ready, and ends within `drain_s`.
     """
 
     host: str = "127.0.0.1"

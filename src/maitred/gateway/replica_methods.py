@@ -11,7 +11,6 @@ from maitred.model.replicas import LiveReplica
 from maitred.replicas.forwarding import Replicas
 from maitred.storage.shared_state import SharedState
 
-
 _AWAY: Final = (
     "the store that gateways share does not answer: each counts rate limits itself, with its part of them,"
     " and sessions of other gateways are not found"

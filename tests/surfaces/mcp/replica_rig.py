@@ -97,7 +97,7 @@ async def fleet(
     change: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> AsyncIterator[Fleet]:
     """Gateways with one server, which is in this process."""
-    http = Http(port=0, unready_s=0.3, drain_s=4)
+    http = Http(port=0, unready_s=0.3, drain_s=2)
     settings = change(
         Settings(
             source=folder / "maitred.yaml",

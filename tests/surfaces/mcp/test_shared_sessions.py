@@ -1,7 +1,7 @@
 """A session of the handshake era is served by any of several gateways, wherever it was opened."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ class Notes:
     """A server of the handshake era, of which each gateway has its own connection."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin to note what happens from now on."""
         self.sessions = list[Any]()
         self.subscribed = anyio.Event()
         self.reached, self.cancelled, self.gate = anyio.Event(), anyio.Event(), anyio.Event()
@@ -79,22 +83,41 @@ class Notes:
         return types.EmptyResult()
 
 
-@pytest.fixture
-def notes() -> Notes:
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """As for all tests, and wide enough for gateways that the tests of a module share."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def shared_notes() -> Notes:
     return Notes()
 
 
 @pytest.fixture
-async def two(tmp_path: Path, postgres: Postgres, notes: Notes) -> AsyncIterator[Fleet]:
+def notes(shared_notes: Notes) -> Notes:
+    """The server, of which nothing is noted yet."""
+    shared_notes.forget()
+    return shared_notes
+
+
+@pytest.fixture(scope="module")
+async def two(
+    tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, shared_notes: Notes
+) -> AsyncIterator[Fleet]:
+    """Two gateways that the tests of the module share."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("fleet")
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        async with fleet(folder, postgres.new_database(), shared_notes.make) as made:
+            yield made
+
+
+@pytest.fixture
+async def ending(tmp_path: Path, postgres: Postgres, notes: Notes) -> AsyncIterator[Fleet]:
+    """Two gateways of which a test ends one."""
     async with fleet(tmp_path, postgres.new_database(), notes.make) as made:
         yield made
-
-
-async def until(is_true: Callable[[], Any]) -> None:
-    """Ask again until something is so; each request is a pause."""
-    with anyio.fail_after(20):
-        while not await is_true():
-            pass
 
 
 async def test_a_session_goes_on_at_another_gateway_and_ends_at_all(two: Fleet) -> None:
@@ -106,11 +129,7 @@ async def test_a_session_goes_on_at_another_gateway_and_ends_at_all(two: Fleet) 
         assert (await session.post("ping", {}, number=2)).status_code == 200
 
         assert (await there.delete()).status_code == 200
-
-        async def is_gone() -> bool:
-            return (await session.post("ping", {}, number=3)).status_code == 404
-
-        await until(is_gone)
+        assert (await session.post("ping", {}, number=3)).status_code == 404
         assert (await there.post("ping", {}, number=4)).status_code == 404
 
 
@@ -173,9 +192,9 @@ async def test_the_answer_to_a_question_reaches_the_gateway_that_asked(two: Flee
         assert outcome["result"]["content"][0]["text"] == '{"name": "Ann"}'
 
 
-async def test_an_answer_is_read_on_at_another_gateway(two: Fleet) -> None:
+async def test_an_answer_is_read_on_at_another_gateway(ending: Fleet) -> None:
     """The connection of a call breaks, and its client comes back to the other gateway."""
-    async with two.session(at=0, capabilities={"elicitation": {}}) as session:
+    async with ending.session(at=0, capabilities={"elicitation": {}}) as session:
         there = await session.at(1)
         async with session.call_named("s__ask") as events:
             last = (await anext(events))["id"]
@@ -186,14 +205,14 @@ async def test_an_answer_is_read_on_at_another_gateway(two: Fleet) -> None:
             outcome = await _next(events, "")
         assert outcome["result"]["content"][0]["text"] == '{"name": "Cid"}'
 
-        await two.replicas[0].end()
+        await ending.replicas[0].end()
         gone = await there.get(last)
         assert (gone.status_code, "or no longer (it " in gone.text) == (400, True), gone.text
 
 
-async def test_a_parked_call_goes_on_from_another_gateway(two: Fleet) -> None:
+async def test_a_parked_call_goes_on_from_another_gateway(ending: Fleet) -> None:
     """A stateless client answers there; if the gateway of the call has ended, it hears of that."""
-    async with two.stateless(0) as here, two.stateless(1) as there:
+    async with ending.stateless(0) as here, ending.stateless(1) as there:
         meta = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
         asked = await here.post(here.body("tools/call", {"name": "s__ask", "arguments": {}}, meta=meta))
         question = asked.json()["result"]
@@ -212,7 +231,7 @@ async def test_a_parked_call_goes_on_from_another_gateway(two: Fleet) -> None:
         assert "was used already" in again.json()["error"]["message"]
 
         asked = await here.post(here.body("tools/call", {"name": "s__ask", "arguments": {}}, meta=meta))
-        await two.replicas[0].end()
+        await ending.replicas[0].end()
         said = {**said, "requestState": asked.json()["result"]["requestState"]}
         lost = await there.post(there.body("tools/call", said, meta=meta))
         assert "the gateway that had this call has ended" in lost.json()["error"]["message"], lost.text
@@ -230,20 +249,20 @@ async def test_a_call_is_cancelled_from_another_gateway(two: Fleet, notes: Notes
 
 
 async def test_a_gateway_that_ends_lets_its_calls_finish_and_its_streams_move(
-    two: Fleet, notes: Notes
+    ending: Fleet, notes: Notes
 ) -> None:
     """It says first that it is not ready, still answers, and has ended when its last call has."""
-    ending = two.replicas[0]
+    one = ending.replicas[0]
     async with (
-        ending.http() as http,
-        two.session(at=0) as session,
+        one.http() as http,
+        ending.session(at=0) as session,
         session.stream() as events,
         session.call_named("s__wait") as answer,
     ):
         await anext(events)
         await notes.reached.wait()
         assert (await http.get("/readyz")).status_code == 200
-        ending.stop.set()
+        one.stop.set()
         unready = await http.get("/readyz")
         assert (unready.status_code, unready.json()["error"]) == (503, "ending")
         assert (await session.post("ping", {}, number=1)).status_code == 200
@@ -255,7 +274,7 @@ async def test_a_gateway_that_ends_lets_its_calls_finish_and_its_streams_move(
             await anext(moved)
             notes.gate.set()
             assert (await _next(answer, ""))["result"]["content"][0]["text"] == "waited"
-    await ending.ended.wait()
+    await one.ended.wait()
 
 
 async def test_a_client_of_the_sdk_sees_no_difference(two: Fleet) -> None:

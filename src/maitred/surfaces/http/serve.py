@@ -70,6 +70,16 @@ class _Answering:
             await Refusal(503, "ending", _ENDING)(scope, receive, send)
 
 
+async def _drain(settings: Http, is_idle: Callable[[], bool]) -> float:
+    """Go on for a while; returns how many seconds are left for requests under way."""
+    stopped_at = anyio.current_time()
+    with anyio.move_on_after(settings.drain_s):
+        await anyio.sleep(settings.unready_s)
+        while not is_idle():  # noqa: ASYNC110  # parked calls end in many ways
+            await anyio.sleep(_LOOK_S)
+    return max(_LEAST_S, settings.drain_s - (anyio.current_time() - stopped_at))
+
+
 async def serve_http(
     app: ASGIApp,
     settings: Http,
@@ -108,13 +118,8 @@ async def serve_http(
 
     async def end() -> None:
         await stop.wait()
-        stopped_at = anyio.current_time()
-        with anyio.move_on_after(settings.drain_s):
-            await anyio.sleep(settings.unready_s)
-            while not is_idle():  # noqa: ASYNC110  # parked calls end in many ways
-                await anyio.sleep(_LOOK_S)
-        left_s = settings.drain_s - (anyio.current_time() - stopped_at)
-        config.timeout_graceful_shutdown = max(_LEAST_S, left_s)  # type: ignore[assignment]
+        left_s = await _drain(settings, is_idle)
+        config.timeout_graceful_shutdown = left_s  # type: ignore[assignment]
         ending()
         server.should_exit = True
 

@@ -38,6 +38,8 @@ _DOUBT_S: Final = 2.0
 """How long a copy is believed while no messages of other gateways arrive."""
 _KEEP_S: Final = 5.0
 _EVENTS: Final = "events of a session"
+_ENDED: Final = "end of a session"
+_END_S: Final = 1.0
 _WAIT_S: Final = 10.0
 _GATHER_S: Final = 0.02
 
@@ -75,6 +77,7 @@ class SharedSessions(Sessions):
         self._replicas = surface.replica_requests
         with suppress(ValueError):  # a gateway has one surface for clients over HTTP, which was first
             self._replicas.register(_EVENTS, self._send_events)
+            self._replicas.register(_ENDED, self._end_here)
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -153,6 +156,23 @@ class SharedSessions(Sessions):
         """
         await self._stubs.end(session.id)
         await self.close(session)
+        with anyio.move_on_after(_END_S):  # one that does not answer hears of it by the message
+            async with anyio.create_task_group() as tasks:
+                for replica in self._replicas.membership.live:
+                    if replica.id != self._replicas.id:
+                        tasks.start_soon(self._end_at, replica.id, session.id)
+
+    async def _end_at(self, replica: str, session_id: str) -> None:
+        try:
+            await self._replicas.forward(replica, _ENDED, {"session": session_id})
+        except MaitredError as error:
+            log.info("a gateway did not answer that a session has ended", replica=replica, reason=str(error))
+
+    async def _end_here(self, request: ReplicaRequest) -> dict[str, Any]:
+        """End a session because its client asked another gateway for it."""
+        if (session := self.sessions.get(request.body["session"])) is not None:
+            await self.close(session)
+        return {}
 
     async def note(self, session: Session, method: str, params: Mapping[str, Any] | None) -> None:
         """Write into the stub what a message changed; where that is not possible now, it is tried again."""
