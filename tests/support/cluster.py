@@ -23,6 +23,25 @@ from maitred.config.kubernetes_settings import McpServerWatch
 PATH = "/apis/mcp.x-k8s.io/v1alpha1/namespaces/mcp-servers/mcpservers"
 TOKEN = "token-of-the-pod"
 
+GROUP = {"groupVersion": "mcp.x-k8s.io/v1alpha1", "version": "v1alpha1"}
+KIND = {"name": "mcpservers", "singularName": "mcpserver", "namespaced": True, "kind": "MCPServer"}
+DISCOVERY = {
+    "/api": {"kind": "APIVersions", "versions": []},
+    "/apis": {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [{"name": "mcp.x-k8s.io", "versions": [GROUP], "preferredVersion": GROUP}],
+    },
+    "/apis/mcp.x-k8s.io/v1alpha1": {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": "mcp.x-k8s.io/v1alpha1",
+        "resources": [{**KIND, "verbs": ["list", "watch"]}],
+    },
+}
+"""What `kubectl` asks first."""
+LIST = {"apiVersion": "mcp.x-k8s.io/v1alpha1", "kind": "MCPServerList"}
+
 Resource = dict[str, Any]
 
 
@@ -35,7 +54,8 @@ def mcp_server(
         meta["annotations"] = dict(annotations)
     source = {"type": "ContainerImage", "containerImage": {"ref": image or f"registry.example/{name}:1"}}
     status = {"address": {"url": url}} if url else {}
-    return {"kind": "MCPServer", "metadata": meta, "spec": {"source": source}, "status": status}
+    about = {"apiVersion": "mcp.x-k8s.io/v1alpha1", "kind": "MCPServer"}
+    return {**about, "metadata": meta, "spec": {"source": source}, "status": status}
 
 
 @dataclass(kw_only=True)
@@ -115,7 +135,7 @@ class Cluster:
         if at + self.page < len(names):
             meta["continue"] = str(at + self.page)
         items = [self.resources[name] for name in names[at : at + self.page]]
-        return JSONResponse({"kind": "MCPServerList", "metadata": meta, "items": items})
+        return JSONResponse({**LIST, "metadata": meta, "items": items})
 
     def _watch(self, request: Request) -> Response:
         version = int(request.query_params["resourceVersion"])
@@ -143,6 +163,10 @@ class Cluster:
             self.open -= 1
 
 
+def _discovery(path: str) -> Route:
+    return Route(path, lambda _: JSONResponse(DISCOVERY[path]))
+
+
 def _status(code: int, reason: str) -> Response:
     return JSONResponse({"kind": "Status", "code": code, "reason": reason}, status_code=code)
 
@@ -150,7 +174,7 @@ def _status(code: int, reason: str) -> Response:
 @asynccontextmanager
 async def serving(cluster: Cluster, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Cluster]:
     """Serve the API on this machine."""
-    app = Starlette(routes=[Route(PATH, cluster.answer)])
+    app = Starlette(routes=[Route(PATH, cluster.answer), *map(_discovery, DISCOVERY)])
     config = uvicorn.Config(
         app, port=0, log_config=None, ws="none", lifespan="off", timeout_graceful_shutdown=1
     )

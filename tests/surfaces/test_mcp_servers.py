@@ -296,6 +296,33 @@ async def test_a_change_of_the_settings_is_taken_over(tmp_path: Path) -> None:
             assert await states(gateway) == {"notes": "pending"}
 
 
+async def test_kubectl_reads_the_cluster_of_these_tests_as_it_reads_any(tmp_path: Path) -> None:
+    """So what the gateway understands is the API, and not only what a test wrote: pages, changes and ends."""
+    kubectl = Path(__file__).parents[2] / ".servers/kubernetes/kubectl/kubectl"
+    if not kubectl.exists():
+        pytest.skip("kubectl is not installed: make servers (it comes for Linux on amd64 alone)")
+    async with serving(Cluster(token="")) as cluster:
+        cluster.put(mcp_server("notes", NOTES), mcp_server("clock", CLOCK), mcp_server("maps"))
+        get = [str(kubectl), "--server", cluster.url, "--cache-dir", str(tmp_path), "get", "mcpservers"]
+        get += ["--namespace", "mcp-servers"]
+        seen = b""
+        with anyio.fail_after(SOON_S):
+            listed = await anyio.run_process([*get, "--output", "name", "--chunk-size", "2"])
+            watch = [*get, "--output", "json", "--watch", "--output-watch-events"]
+            async with await anyio.open_process(watch) as process:
+                await until_true(lambda: cluster.open == 1)
+                cluster.put(mcp_server("shop", NOTES))
+                cluster.delete("maps")
+                while b'"DELETED"' not in seen:
+                    assert process.stdout is not None
+                    seen += await process.stdout.receive()
+                process.kill()
+
+    names = [f"mcpserver.mcp.x-k8s.io/{name}" for name in ("clock", "maps", "notes")]
+    assert listed.stdout.decode().split() == names
+    assert b'"name":"shop"' in seen
+
+
 async def test_doctor_says_what_it_can_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
