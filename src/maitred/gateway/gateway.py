@@ -409,13 +409,18 @@ class Gateway(
         """A key that differs if the lists of two viewers differ."""
         return self._lists.state(viewer)
 
-    def forget(self, viewer: Viewer, key: str) -> None:
-        """Drop the state of a viewer's connection that has ended; `key` is its client's, see `Caller`."""
+    def forget(self, viewer: Viewer, key: str, *, goes_on: bool = False) -> None:
+        """Drop the state of a viewer's connection that has ended; `key` is its client's, see `Caller`.
+
+        If it `goes_on` at another gateway, the instances of servers that are its own stay.
+        """
         self._clients.leave(viewer)
         self._context.pool.forget(key)
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)
-        if not viewer.start.client:  # else `client_left` says when its program does not come again
+        if (
+            not viewer.start.client and not goes_on
+        ):  # else `client_left` says when its program does not come again
             self._pool.left(sharer_of(viewer))
 
     def schema_of(self, name: str, viewer: Viewer) -> Mapping[str, Any] | None:

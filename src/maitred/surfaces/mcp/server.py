@@ -241,9 +241,9 @@ class McpSurface:
             await self._gateway.roots_changed(key_of(viewer), viewer=viewer)
         return result
 
-    def _ended(self, viewer: Viewer) -> None:
+    def _ended(self, viewer: Viewer, *, goes_on: bool) -> None:
         self._lists.forget(viewer)
-        self._gateway.forget(viewer, key_of(viewer))
+        self._gateway.forget(viewer, key_of(viewer), goes_on=goes_on)
 
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
