@@ -15,7 +15,7 @@ from tests.support.postgres import Postgres
 from tests.support.valkey import ValkeyService
 from tests.surfaces.mcp.replica_rig import Fleet, fleet
 
-from maitred.config.settings import Settings, SharedSettings
+from maitred.config.settings import Disclosure, Settings, SharedSettings
 from maitred.gateway.session_stubs import MOST_STUB_BYTES, SessionStub, SessionStubs, client_in_short
 from maitred.storage.shared_state import MemoryState
 
@@ -52,7 +52,12 @@ class Notes:
     async def _tools(self, _: Context, __: object) -> types.ListToolsResult:
         names = ["ask", "begin", "publish", "wait"]
         return types.ListToolsResult(
-            tools=[types.Tool(name=name, input_schema={"type": "object"}) for name in names]
+            tools=[
+                types.Tool(
+                    name=name, description=f"To {name} for a note. " * 60, input_schema={"type": "object"}
+                )
+                for name in names
+            ]
         )
 
     async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -270,6 +275,29 @@ async def test_a_call_changes_what_a_session_lists_at_the_other_gateway(two: Fle
         assert "s__publish" not in (await beside.post("tools/list", {}, number=2)).text
         async with there.call_named("s__publish") as answer:
             assert (await _next(answer, ""))["result"]["content"][0]["text"] == "publish"
+
+
+async def test_a_category_that_is_opened_at_one_gateway_is_open_at_the_other(
+    tmp_path: Path, postgres: Postgres, notes: Notes
+) -> None:
+    """For the list there, and for the notice on the stream there."""
+
+    def change(settings: Settings) -> Settings:
+        return replace(settings, disclosure=Disclosure(mode="categories", break_even_tokens=0))
+
+    url = postgres.new_database()
+    async with fleet(tmp_path, url, notes.make, change=change) as made, made.session(at=0) as session:
+        there = await session.at(1)
+        listed = (await there.post("tools/list", {}, number=1)).json()["result"]["tools"]
+        assert "s__ask" not in {tool["name"] for tool in listed}
+        category = next(tool["name"] for tool in listed if "toolCount" in tool.get("_meta", {}))
+        async with there.stream() as events:
+            await anext(events)
+            async with session.call_named(category) as answer:
+                assert "s__ask" in str(await _next(answer, ""))
+            await _next(events, "notifications/tools/list_changed")
+        listed = (await there.post("tools/list", {}, number=2)).json()["result"]["tools"]
+        assert "s__ask" in {tool["name"] for tool in listed}
 
 
 async def test_without_the_store_a_session_goes_on_where_it_is(

@@ -271,7 +271,9 @@ class McpSurface:
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
         after = read_cursor(params.cursor if params else None)
         accept = partial(acceptable, version=ctx.protocol_version)
-        return await page_of_tools(self._gateway, self._lists, self.viewers.of(ctx), after, accept)
+        viewer = self.viewers.of(ctx)
+        await self._gateway.catch_up_lists(viewer=viewer)
+        return await page_of_tools(self._gateway, self._lists, viewer, after, accept)
 
     async def call_tool(
         self,
