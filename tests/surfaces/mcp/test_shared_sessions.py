@@ -225,7 +225,7 @@ async def test_an_answer_is_read_on_at_another_gateway(ending: Fleet) -> None:
 async def test_a_parked_call_goes_on_from_another_gateway(ending: Fleet) -> None:
     """A stateless client answers there; if the gateway of the call has ended, it hears of that."""
     async with ending.stateless(0) as here, ending.stateless(1) as there:
-        meta = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+        meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
         asked = await here.post(here.body("tools/call", {"name": "s__ask", "arguments": {}}, meta=meta))
         question = asked.json()["result"]
         assert question["resultType"] == "input_required", asked.text
@@ -376,7 +376,7 @@ async def test_a_client_of_the_sdk_sees_no_difference(two: Fleet) -> None:
     """It goes through a proxy that takes turns, and is asked during a call."""
     from mcp import Client  # noqa: PLC0415  # used here alone
 
-    async def answer(_: Any, __: Any) -> types.ElicitResult:
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "Ben"})
 
     url = f"{two.proxy.url}/mcp"
