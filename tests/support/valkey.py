@@ -23,7 +23,9 @@ class ValkeyService:
         return f"valkey://127.0.0.1:{self._port}/{next(self._databases)}"
 
     def start(self) -> None:
-        """Start it, with nothing in it."""
+        """Start it, with nothing in it, unless it runs."""
+        if self._server.is_running():
+            return
         self._server = self._make()
         self._server.start()
 

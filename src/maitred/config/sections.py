@@ -68,6 +68,8 @@ def http_faults(section: Http) -> Iterator[tuple[Sequence[str], str]]:
         not is_safe_url(section.public_url) or urlsplit(section.public_url).path.strip("/")
     ):
         yield ["public_url"], "must be https://HOST without a path (http:// only on this machine)"
+    if section.unready_s and section.unready_s >= section.drain_s:
+        yield ["unready_s"], f"must be less than `drain_s`, which is {section.drain_s:g} and has it in it"
     jwt = section.jwt
     if jwt is None:
         return

@@ -32,6 +32,7 @@ from maitred.gateway.chains import Chains
 from maitred.gateway.client_shapes import ClientShapeMethods, ClientShapes, instruction_form
 from maitred.gateway.configure import Configuration
 from maitred.gateway.events import Follower, Origin, ResourceListener
+from maitred.gateway.list_methods import ListMethods
 from maitred.gateway.lists import MenuLists
 from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
@@ -45,6 +46,7 @@ from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_methods import ResultMethods
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
+from maitred.gateway.shared_categories import SharedCategories
 from maitred.gateway.shared_facts import SharedFacts
 from maitred.gateway.sign_in import SignInMethods
 from maitred.gateway.state import GatewayState
@@ -84,6 +86,7 @@ class Gateway(
     LoginMethods,
     ReplicaMethods,
     ResultMethods,
+    ListMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -95,7 +98,8 @@ class Gateway(
     `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`,
     what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
     servers in `LoginMethods`, whose pages are opened before there is a viewer. `ReplicaMethods` answer other
-    replicas, which prove who they are. Stored answers are in `ResultMethods`.
+    replicas, which prove who they are. Stored answers are in `ResultMethods`,
+    and what the list of one client has in `ListMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -149,6 +153,7 @@ class Gateway(
             self._shapes,
             reserved=parts.reserved_names,
         )
+        self._shared_categories = SharedCategories(parts.shared, self._lists, replica=parts.replicas.id)
         self._own_answers = OwnAnswers(self._lists, self._results, parts.auditing)
         self._finder = SearchService(context, access, visibility, parts.search, parts.usage, parts.activity)
         self._lookup = ToolLookup(context, access, visibility, warm=self._build_index)
@@ -393,29 +398,18 @@ class Gateway(
         """The tools of a whole `tools/list` in the modes that show tools, by published name."""
         return self._lists.listed(viewer)
 
-    def is_category(self, name: str, viewer: Viewer) -> bool:
-        """Whether a category tool has this name."""
-        return self._lists.is_category(name, viewer)
+    def forget(self, viewer: Viewer, key: str, *, goes_on: bool = False) -> None:
+        """Drop the state of a viewer's connection that has ended; `key` is its client's, see `Caller`.
 
-    def category_definitions(self, viewer: Viewer) -> Sequence[dict[str, Any]]:
-        """The category tools of a viewer's list, in mode `categories`, as `tools/list` shows them."""
-        return self._lists.definitions(viewer)
-
-    def hidden_tools(self, viewer: Viewer) -> Sequence[Tool]:
-        """The tools behind the category tools that a viewer's list does not show, in mode `categories`."""
-        return self._lists.hidden(viewer)
-
-    def list_state(self, viewer: Viewer) -> Hashable:
-        """A key that differs if the lists of two viewers differ."""
-        return self._lists.state(viewer)
-
-    def forget(self, viewer: Viewer, key: str) -> None:
-        """Drop the state of a viewer's connection that has ended; `key` is its client's, see `Caller`."""
+        If it `goes_on` at another gateway, the instances of servers that are its own stay.
+        """
         self._clients.leave(viewer)
         self._context.pool.forget(key)
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)
-        if not viewer.start.client:  # else `client_left` says when its program does not come again
+        if (
+            not viewer.start.client and not goes_on
+        ):  # else `client_left` says when its program does not come again
             self._pool.left(sharer_of(viewer))
 
     def schema_of(self, name: str, viewer: Viewer) -> Mapping[str, Any] | None:
@@ -566,7 +560,10 @@ class Gateway(
         if (name := self.published_name(call.name, viewer)) != call.name:
             call = replace(call, name=name)
         await self._results.fetch_for(call)
+        await self.catch_up_lists(viewer=viewer)
         if (ours := self._own_answers.answer(call, viewer)) is not None:
+            if self._shared_categories.concerns(viewer):
+                await self._shared_categories.share(viewer)
             return ours
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
         answer = await self._proceed(made)

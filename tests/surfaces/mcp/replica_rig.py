@@ -22,6 +22,12 @@ from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 from maitred.wiring.storage import _DATABASES
 
+DECLARED: dict[str, Any] = {
+    "facts": {"draft": False},
+    "on_success": {"begin": {"draft": True}},
+    "visible_when": {"publish": "draft"},
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
@@ -101,7 +107,7 @@ async def fleet(
     settings = change(
         Settings(
             source=folder / "maitred.yaml",
-            servers={"s": ServerSpec(name="s", transport="memory", era="handshake")},
+            servers={"s": ServerSpec(name="s", transport="memory", era="handshake", visibility=DECLARED)},
             disclosure=Disclosure(mode="all"),
             catalog=Catalog(url=url),
             http=http,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import pytest
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from tests.support.postgres import Postgres
+from tests.support.valkey import ValkeyService
 from tests.surfaces.mcp.replica_rig import Fleet, fleet
 
-from maitred.gateway.session_stubs import MOST_STUB_BYTES, SessionStub, client_in_short
+from maitred.config.settings import Disclosure, Settings, SharedSettings
+from maitred.gateway.session_stubs import MOST_STUB_BYTES, SessionStub, SessionStubs, client_in_short
+from maitred.storage.shared_state import MemoryState
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("postgres")]
 
@@ -46,9 +50,14 @@ class Notes:
         )
 
     async def _tools(self, _: Context, __: object) -> types.ListToolsResult:
-        names = ["ask", "wait"]
+        names = ["ask", "begin", "publish", "wait"]
         return types.ListToolsResult(
-            tools=[types.Tool(name=name, input_schema={"type": "object"}) for name in names]
+            tools=[
+                types.Tool(
+                    name=name, description=f"To {name} for a note. " * 60, input_schema={"type": "object"}
+                )
+                for name in names
+            ]
         )
 
     async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -60,6 +69,8 @@ class Notes:
             except anyio.get_cancelled_exc_class():
                 self.cancelled.set()
                 raise
+        if params.name in ("begin", "publish"):
+            return types.CallToolResult(content=[types.TextContent(text=params.name)])
         asked = types.ElicitRequestFormParams(
             message="Who?", requested_schema={"type": "object", "properties": {"name": {"type": "string"}}}
         )
@@ -125,7 +136,8 @@ async def test_a_session_goes_on_at_another_gateway_and_ends_at_all(two: Fleet) 
     async with two.session(at=0) as session:
         there = await session.at(1)
         listed = await there.post("tools/list", {}, number=1)
-        assert [tool["name"] for tool in listed.json()["result"]["tools"]] == ["s__ask", "s__wait"]
+        named = [tool["name"] for tool in listed.json()["result"]["tools"]]
+        assert named == ["s__ask", "s__begin", "s__wait"]
         assert (await session.post("ping", {}, number=2)).status_code == 200
 
         assert (await there.delete()).status_code == 200
@@ -213,7 +225,7 @@ async def test_an_answer_is_read_on_at_another_gateway(ending: Fleet) -> None:
 async def test_a_parked_call_goes_on_from_another_gateway(ending: Fleet) -> None:
     """A stateless client answers there; if the gateway of the call has ended, it hears of that."""
     async with ending.stateless(0) as here, ending.stateless(1) as there:
-        meta = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+        meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
         asked = await here.post(here.body("tools/call", {"name": "s__ask", "arguments": {}}, meta=meta))
         question = asked.json()["result"]
         assert question["resultType"] == "input_required", asked.text
@@ -246,6 +258,89 @@ async def test_a_call_is_cancelled_from_another_gateway(two: Fleet, notes: Notes
             await there.post("notifications/cancelled", {"requestId": 7})
             assert (await _next(events, ""))["error"]["message"] == "Request cancelled"
         await notes.cancelled.wait()
+
+
+async def test_a_call_changes_what_a_session_lists_at_the_other_gateway(two: Fleet) -> None:
+    """Its client hears of that on its stream there; another session of the same principal lists as before."""
+    async with two.session(at=0) as session, two.session(at=0) as other:
+        there, beside = await session.at(1), await other.at(1)
+        for one in (there, beside):
+            assert "s__publish" not in (await one.post("tools/list", {}, number=1)).text
+        async with there.stream() as events:
+            await anext(events)
+            async with session.call_named("s__begin") as answer:
+                await _next(answer, "")
+            await _next(events, "notifications/tools/list_changed")
+        assert "s__publish" in (await there.post("tools/list", {}, number=2)).text
+        assert "s__publish" not in (await beside.post("tools/list", {}, number=2)).text
+        async with there.call_named("s__publish") as answer:
+            assert (await _next(answer, ""))["result"]["content"][0]["text"] == "publish"
+
+
+async def test_a_category_that_is_opened_at_one_gateway_is_open_at_the_other(
+    tmp_path: Path, postgres: Postgres, notes: Notes
+) -> None:
+    """For the list there, and for the notice on the stream there."""
+
+    def change(settings: Settings) -> Settings:
+        return replace(settings, disclosure=Disclosure(mode="categories", break_even_tokens=0))
+
+    url = postgres.new_database()
+    async with fleet(tmp_path, url, notes.make, change=change) as made, made.session(at=0) as session:
+        there = await session.at(1)
+        listed = (await there.post("tools/list", {}, number=1)).json()["result"]["tools"]
+        assert "s__ask" not in {tool["name"] for tool in listed}
+        category = next(tool["name"] for tool in listed if "toolCount" in tool.get("_meta", {}))
+        async with there.stream() as events:
+            await anext(events)
+            async with session.call_named(category) as answer:
+                assert "s__ask" in str(await _next(answer, ""))
+            await _next(events, "notifications/tools/list_changed")
+        listed = (await there.post("tools/list", {}, number=2)).json()["result"]["tools"]
+        assert "s__ask" in {tool["name"] for tool in listed}
+
+
+async def test_without_the_store_a_session_goes_on_where_it_is(
+    tmp_path: Path, postgres: Postgres, valkey_server: ValkeyService, notes: Notes
+) -> None:
+    """Elsewhere its client has to try again, also after it was opened meanwhile, until the store is back."""
+
+    def change(settings: Settings) -> Settings:
+        return replace(settings, shared=SharedSettings(url=valkey_server.new_url()))
+
+    url = postgres.new_database()
+    async with fleet(tmp_path, url, notes.make, change=change) as made, made.session(at=0) as session:
+        valkey_server.stop()
+        try:
+            assert (await session.post("ping", {}, number=1)).status_code == 200
+            away = await (await session.at(1)).post("ping", {}, number=2)
+            assert (away.status_code, away.headers["retry-after"]) == (503, "1"), away.text
+            assert (await session.delete()).status_code == 503
+            async with made.session(at=0) as late:
+                assert (await late.post("ping", {}, number=3)).status_code == 200
+                valkey_server.start()
+                there = await late.at(1)
+                status = 0
+                while status != 200:
+                    status = (await there.post("ping", {}, number=4)).status_code
+                    assert status in (200, 404, 503)
+                    await anyio.sleep(0.05)
+        finally:
+            valkey_server.start()
+
+
+def test_an_id_is_good_for_its_principal_alone() -> None:
+    """And for gateways with the same key; no store is asked."""
+    one, other, foreign = (
+        SessionStubs(MemoryState(), lambda key=key: key, replica=name)  # type: ignore[misc]
+        for key, name in ((b"k", "00000001"), (b"k", "00000002"), (b"x", "00000003"))
+    )
+    session_id = one.new_id("ann")
+    assert other.is_of(session_id, "ann")
+    assert not other.is_of(session_id, "bob")
+    assert not other.is_of(session_id, None)
+    assert not foreign.is_of(session_id, "ann")
+    assert other.is_of(one.new_id(None), None)
 
 
 async def test_a_gateway_that_ends_lets_its_calls_finish_and_its_streams_move(
@@ -281,13 +376,13 @@ async def test_a_client_of_the_sdk_sees_no_difference(two: Fleet) -> None:
     """It goes through a proxy that takes turns, and is asked during a call."""
     from mcp import Client  # noqa: PLC0415  # used here alone
 
-    async def answer(_: Any, __: Any) -> types.ElicitResult:
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "Ben"})
 
     url = f"{two.proxy.url}/mcp"
     async with Client(url, mode="legacy", elicitation_callback=answer) as client:
         for _ in range(3):
-            assert len((await client.list_tools(cache_mode="refresh")).tools) == 2
+            assert len((await client.list_tools(cache_mode="refresh")).tools) == 3
             result = await client.call_tool("s__ask", {})
             assert result.content[0].text == '{"name": "Ben"}'  # type: ignore[union-attr]
 

@@ -241,9 +241,9 @@ class McpSurface:
             await self._gateway.roots_changed(key_of(viewer), viewer=viewer)
         return result
 
-    def _ended(self, viewer: Viewer) -> None:
+    def _ended(self, viewer: Viewer, *, goes_on: bool) -> None:
         self._lists.forget(viewer)
-        self._gateway.forget(viewer, key_of(viewer))
+        self._gateway.forget(viewer, key_of(viewer), goes_on=goes_on)
 
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
@@ -271,7 +271,9 @@ class McpSurface:
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
         after = read_cursor(params.cursor if params else None)
         accept = partial(acceptable, version=ctx.protocol_version)
-        return await page_of_tools(self._gateway, self._lists, self.viewers.of(ctx), after, accept)
+        viewer = self.viewers.of(ctx)
+        await self._gateway.catch_up_lists(viewer=viewer)
+        return await page_of_tools(self._gateway, self._lists, viewer, after, accept)
 
     async def call_tool(
         self,

@@ -191,6 +191,10 @@ class Sessions:
         if self._forget(session):
             await session.close()
 
+    async def drop(self, session: Session) -> None:
+        """Release what a session holds that no request finds any more."""
+        await session.close()
+
     async def end(self, session: Session) -> None:
         """End a session because its client asks for it."""
         await self.close(session)
@@ -268,10 +272,11 @@ class Sessions:
                     if session is not None and until <= anyio.current_time():
                         log.info("an idle session has ended", session=session.id[:8])
                         self._forget(session)
-                        background.start(session.close)
+                        background.start(self.drop, session)
         finally:
             for session in [*self.sessions.values()]:
-                await self.close(session)
+                self._forget(session)
+                await self.drop(session)
 
     async def _until_one_is_idle(self) -> None:
         """Wait until the first session may be idle for too long."""

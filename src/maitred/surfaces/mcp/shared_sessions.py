@@ -27,7 +27,7 @@ from maitred.model.access import SHARED_CONNECTION, Viewer
 from maitred.replicas.forwarding import ReplicaRequest
 from maitred.surfaces.mcp.caller import LOG_LEVEL
 from maitred.surfaces.mcp.event_buffer import origin_of
-from maitred.surfaces.mcp.identity import LABEL
+from maitred.surfaces.mcp.identity import GOES_ON, LABEL
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.sessions import CANCELLED, EventPage, Session, Sessions, principal_of
 
@@ -145,8 +145,13 @@ class SharedSessions(Sessions):
         """See `Sessions.make_room`; a copy that is idle makes room, and is made again when it is needed."""
         if len(self.sessions) >= self.most and (idle := self.oldest_idle()) is not None:
             self._forget(idle)
-            self._background.start(idle.close)
+            self._background.start(self.drop, idle)
         super().make_room()
+
+    async def drop(self, session: Session) -> None:
+        """Release a copy, whose session may go on at another gateway."""
+        session.connection.state[GOES_ON] = True
+        await session.close()
 
     async def end(self, session: Session) -> None:
         """End a session at all gateways.
