@@ -63,6 +63,7 @@ class Cluster:
     """What it has, what it was asked, and how it misbehaves.
 
     `page` is how many resources a list has at once. `status` is answered to everything if it is not 200.
+    `nonsense` is the body of every answer if there is some.
     `gone_by` is how a watch hears that its version is forgotten: the API does either.
     """
 
@@ -70,6 +71,7 @@ class Cluster:
     page: int = 2
     status: int = 200
     gone_by: str = "event"
+    nonsense: str = ""
     requests: int = 0
     lists: int = 0
     watches: list[str] = field(default_factory=list)
@@ -119,6 +121,8 @@ class Cluster:
     async def answer(self, request: Request) -> Response:
         """One request."""
         self.requests += 1
+        if self.nonsense:
+            return Response(self.nonsense, media_type="application/json")
         if self.status != 200:
             return _status(self.status, "as the test wants it")
         if request.headers.get("authorization", "") != (f"Bearer {self.token}" if self.token else ""):

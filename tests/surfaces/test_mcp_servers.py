@@ -193,6 +193,41 @@ async def test_a_cluster_that_refuses_withdraws_nothing_and_is_told_once(
     assert reason in logs[0]["reason"]
 
 
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        "[]", "<html>", '{"items": "x"}', '{"items": ["x"]}', '{"metadata": [], "items": {"a": 1}}',
+        '{"type": "NEW", "object": {}}', '{"type": "ADDED", "object": "x"}',
+        '{"type": "ERROR", "object": {}}',
+    ],
+)  # fmt: skip
+async def test_an_answer_that_makes_no_sense_changes_nothing(tmp_path: Path, nonsense: str) -> None:
+    """Of a list or of a watch: it is logged, and all goes on with the next one that does."""
+    async with serving(Cluster()) as cluster:
+        cluster.put(mcp_server("notes", NOTES))
+        async with watching(settings_of(cluster, tmp_path)) as gateway:
+            await until_true(lambda: cluster.open == 1)
+            asked = cluster.requests
+            cluster.nonsense = nonsense
+            cluster.cut()
+            await until_true(lambda: cluster.requests > asked + 1)
+            assert await states(gateway) == {"notes": "pending"}
+            cluster.nonsense = ""
+            cluster.put(mcp_server("clock", CLOCK))
+            await until(gateway, lambda now: now.keys() == {"notes", "clock"})
+
+
+async def test_a_token_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Its file is missing, or is no text."""
+    async with serving(Cluster()) as cluster:
+        missing = watch_of(cluster, tmp_path, token_file=str(tmp_path / "none"))
+        (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+        garbled = watch_of(cluster, tmp_path, token_file=str(tmp_path / "bytes"))
+
+        assert "none cannot be read (No such file or directory)" in (await describe_cluster(missing))[0]
+        assert "bytes has no token" in (await describe_cluster(garbled))[0]
+
+
 async def test_the_token_is_read_again_for_each_request(tmp_path: Path) -> None:
     """The cluster renews it every hour."""
     async with serving(Cluster()) as cluster:

@@ -15,7 +15,7 @@ import httpx2
 from pydantic_core import from_json
 
 from maitred.config.kubernetes_settings import McpServerWatch
-from maitred.surfaces.kubernetes.server_resource import GROUP
+from maitred.surfaces.kubernetes.server_resource import GROUP, value_at
 from maitred.wording import count_of
 
 WATCH_S: Final = 240
@@ -77,9 +77,12 @@ class ClusterApi:
         async with self._client() as client:
             while True:
                 page = await self._page(client, token)
-                items += [one for one in page.get("items") or () if isinstance(one, dict)]
-                meta = page.get("metadata") or {}
-                version, token = str(meta.get("resourceVersion", "")), str(meta.get("continue") or "")
+                listed = page.get("items") or []
+                if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+                    raise ClusterError("its list has something that is no resource")
+                items += listed
+                version = str(value_at(page, "metadata", "resourceVersion") or "")
+                token = str(value_at(page, "metadata", "continue") or "")
                 if not token:
                     return ResourceList(items=items, version=version)
 
@@ -128,6 +131,8 @@ class ClusterApi:
             verify = _context(self._watch) if self._watch.api.startswith("https:") else True
         except OSError as error:
             raise ClusterError(f"{error.filename or 'a file'} cannot be read ({error.strerror})") from error
+        except UnicodeError as error:
+            raise ClusterError(f"{self._watch.token_file} has no token") from error
         return httpx2.AsyncClient(
             headers={"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {}),
             timeout=httpx2.Timeout(_CONNECT_S, read=_SILENCE_S),
@@ -191,7 +196,7 @@ def _event(line: Resource) -> ResourceEvent:
         if resource.get("code") == _GONE:
             raise ExpiredVersionError("it has forgotten the version")
         raise ClusterError(f"the watch ended: {resource.get('message') or resource.get('reason')}")
-    version = str((resource.get("metadata") or {}).get("resourceVersion", ""))
+    version = str(value_at(resource, "metadata", "resourceVersion") or "")
     match kind:
         case "ADDED" | "MODIFIED":
             return ResourceEvent(kind="applied", resource=resource, version=version)

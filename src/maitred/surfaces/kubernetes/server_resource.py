@@ -24,7 +24,7 @@ class ResourceError(Exception):
 
 def name_of(resource: Mapping[str, Any]) -> str:
     """The name of a resource; empty if it has none."""
-    return str(_at(resource, "metadata", "name") or "")
+    return str(value_at(resource, "metadata", "name") or "")
 
 
 def source_of(namespace: str, name: str) -> str:
@@ -42,21 +42,21 @@ def manifest_of(resource: Mapping[str, Any], *, network: str) -> str:
     Raises:
         ResourceError: An annotation `maitred/…` is unknown, or not text.
     """
-    url = _at(resource, "status", "address", "url")
+    url = value_at(resource, "status", "address", "url")
     if not isinstance(url, str) or not url:
         return ""
     values: dict[str, Any] = {"name": name_of(resource), "transport": "http", "url": url}
     if network:
         values["network"] = network
     values |= _annotations(resource)
-    image = _at(resource, "spec", "source", "containerImage", "ref")
+    image = value_at(resource, "spec", "source", "containerImage", "ref")
     if isinstance(image, str) and image:
         values["description"] = f"{values.get('description', '')} Image: {image}".strip()
     return json.dumps(values, indent=1)
 
 
 def _annotations(resource: Mapping[str, Any]) -> Mapping[str, Any]:
-    given = _at(resource, "metadata", "annotations")
+    given = value_at(resource, "metadata", "annotations")
     values: dict[str, Any] = {}
     for key, text in given.items() if isinstance(given, dict) else ():
         name = key.removeprefix(_PREFIX)
@@ -73,7 +73,7 @@ def _annotations(resource: Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-def _at(value: Any, *keys: str) -> Any:
+def value_at(value: Any, *keys: str) -> Any:
     """The value at a path of keys; `None` where it ends."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None

@@ -78,11 +78,9 @@ async def _take_turns(gateway: "Gateway", watch: McpServerWatch, again_s: float)
                     while is_mine:
                         await servers.follow()
                         said = ""
-        except ClusterError as error:
-            reason = f"the API of the cluster: {error}"
-        except StoreError as error:
+        except (ClusterError, MaitredError) as error:
             servers.forget()
-            reason = error.reason
+            reason = f"the API of the cluster: {error}" if isinstance(error, ClusterError) else str(error)
         if reason and reason != said:
             log.warning("MCPServer resources are not watched; nothing is unregistered", reason=reason)
         said = reason or said
@@ -102,7 +100,7 @@ class ClusterServers:
         self._taken: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Read the list again next time, since something of it was not registered."""
+        """Read the list again next time, since a part of it was not heard or not registered."""
         self._version = ""
 
     async def follow(self) -> None:
