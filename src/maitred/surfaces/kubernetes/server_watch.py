@@ -38,6 +38,8 @@ _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 5.0
 _TURNS: Final = 3
 """How much longer it waits for its turn than after a failure: each attempt connects to PostgreSQL."""
+_SHORT_S: Final = 1.0
+"""A watch that ended sooner is not opened again at once: something between may end all of them."""
 _TURN_S: Final = 50.0
 """Less than a lease of `maitred.storage.leader`, after which another process may have the turn."""
 
@@ -76,8 +78,11 @@ async def _take_turns(gateway: "Gateway", watch: McpServerWatch, again_s: float)
             async with gateway.take_turn(_JOB, viewer=CLUSTER) as is_mine:
                 with anyio.move_on_after(_TURN_S):
                     while is_mine:
+                        began_at = anyio.current_time()
                         await servers.follow()
                         said = ""
+                        if anyio.current_time() - began_at < _SHORT_S:
+                            await anyio.sleep(again_s)
         except (ClusterError, MaitredError) as error:
             servers.forget()
             reason = f"the API of the cluster: {error}" if isinstance(error, ClusterError) else str(error)
