@@ -174,7 +174,7 @@ async def test_a_watch_that_breaks_off_goes_on_from_its_last_version(tmp_path: P
 async def test_a_cluster_that_refuses_withdraws_nothing_and_is_told_once(
     tmp_path: Path, status: int, reason: str
 ) -> None:
-    """All goes on when it answers again."""
+    """All goes on when it answers again; if it refuses later, that is logged again."""
     async with serving(Cluster()) as cluster:
         cluster.put(mcp_server("notes", NOTES))
         async with watching(settings_of(cluster, tmp_path)) as gateway:
@@ -188,9 +188,14 @@ async def test_a_cluster_that_refuses_withdraws_nothing_and_is_told_once(
             cluster.status = 200
             cluster.put(mcp_server("clock", CLOCK))
             await until(gateway, lambda now: "clock" in now)
+            with capture_logs() as later:
+                cluster.status = status
+                cluster.cut()
+                await until_true(lambda: bool(later))
 
     assert [entry["event"].endswith("nothing is unregistered") for entry in logs] == [True]
     assert reason in logs[0]["reason"]
+    assert reason in later[0]["reason"]
 
 
 @pytest.mark.parametrize(

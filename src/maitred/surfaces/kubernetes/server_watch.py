@@ -80,15 +80,15 @@ async def _take_turns(gateway: "Gateway", watch: McpServerWatch, again_s: float)
                     while is_mine:
                         began_at = anyio.current_time()
                         await servers.follow()
-                        said = ""
                         if anyio.current_time() - began_at < _SHORT_S:
                             await anyio.sleep(again_s)
         except (ClusterError, MaitredError) as error:
             servers.forget()
             reason = f"the API of the cluster: {error}" if isinstance(error, ClusterError) else str(error)
+        said = "" if servers.has_read else said
         if reason and reason != said:
             log.warning("MCPServer resources are not watched; nothing is unregistered", reason=reason)
-        said = reason or said
+        said, servers.has_read = reason or said, False
         if reason or not is_mine:
             await anyio.sleep(again_s if reason else _TURNS * again_s)
 
@@ -103,6 +103,8 @@ class ClusterServers:
         self._version = ""
         self._names: set[str] = set()
         self._taken: dict[str, str] = {}
+        self.has_read = False
+        """Whether the list was read since its owner set this to false."""
 
     def forget(self) -> None:
         """Read the list again next time, since a part of it was not heard or not registered."""
@@ -138,7 +140,7 @@ class ClusterServers:
         for resource in sorted(listed.items, key=name_of):
             await self._apply(resource)
         await self._withdraw()
-        self._version = listed.version
+        self._version, self.has_read = listed.version, True
 
     async def _apply(self, resource: Mapping[str, Any]) -> None:
         """Register one resource. A fault is logged and leaves the earlier registration as it is."""
