@@ -202,10 +202,7 @@ async def test_killed_replicas_lose_and_double_no_change(tmp_path: Path, postgre
             answered = len(fleet.outcomes.answered)
             await eventually(lambda: len(fleet.outcomes.answered) > answered + 50, HUNG_S)
             tasks.cancel_scope.cancel()
-        print(
-            f"{KILLS} kills: {len(fleet.outcomes.answered)} answered, {dict(fleet.outcomes.reasons)} failed,"
-        )
-        print(f"the longest took {fleet.outcomes.longest_s:.1f} s")
+        say(f"{KILLS} kills: {fleet.outcomes}")
     await eventually(lambda: not fleet.processes(), HUNG_S)
     fleet.check()
 
