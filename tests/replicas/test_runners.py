@@ -93,11 +93,14 @@ async def test_a_server_on_another_replica_asks_the_client(
         open_replica(servers=servers, replica={"role": "runner"}),
         over_http(f"{front.url}/mcp", "legacy", **person.options()) as client,
     ):
+        assert await front.gateway.settled(120)
         for kind, expected in EXPECTED.items():
             result = await client.call_tool("s__ask", {"kinds": [kind]})
             assert not result.is_error, text_of(result)
             answer = json.loads(text_of(result).partition("\n")[0])[kind]
             assert expected.items() <= answer.items(), answer
+        if era == "stateless":
+            return  # between two rounds, no call is under way at the server
         person.waits, person.called = anyio.Event(), anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "s__ask", {"kinds": ["form"]})
@@ -121,7 +124,8 @@ async def test_what_a_server_says_of_its_resources_reaches_subscribers_of_all_re
             connect = partial(over_http, f"{front.url}/mcp", "legacy")
             listener = await stack.enter_async_context(listening(connect, "legacy"))
             heard.append(listener)
-            uri = str((await listener.client.list_resources()).resources[0].uri)
+            offered = (await listener.client.list_resources()).resources
+            uri = next(str(one.uri) for one in offered if "shared" in str(one.uri))
             await listener.client.subscribe_resource(uri)
         await call(fronts[0], "s__touch")
         for listener in heard:

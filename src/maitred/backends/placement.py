@@ -5,7 +5,7 @@ instance, its connection is that of the wrapped backend. Otherwise it is a link 
 """
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -23,6 +23,9 @@ from maitred.replicas.ownership import NotOwnerError, Ownership, choose
 
 _AGAIN_S: Final = 0.5
 _NO_RUNNER_S: Final = 20.0
+_MOST_WAIT_S: Final = 20.0
+"""Longer than a lease: until then another replica can have taken what a dead one ran."""
+_NO_OWNER: Final = "the replica that ran it does not answer, and no other has taken it yet; try again"
 MOVED: Final = "another replica runs it now"
 
 
@@ -57,8 +60,10 @@ class Placement:
 
     # --- the owner ----------------------------------------------------------------------------------------
 
-    async def owner(self, name: str, server: str) -> str:
+    async def owner(self, name: str, server: str, without: Collection[str] = ()) -> str:
         """The replica that runs an instance, or should: the owner, or the one that all would choose.
+
+        No replica of `without` is chosen; an owner stays one until its lease has ended.
 
         Raises:
             ConnectError: No replica may run it, or the database cannot be read and nothing is remembered.
@@ -71,7 +76,8 @@ class Placement:
                 if (known := self._last.get(name)) is not None:
                     return known
                 raise ConnectError(f"which replica runs it cannot be read: {error.reason}") from error
-            runners = [one for one in self.replicas.membership.live if one.runs_servers]
+            live = self.replicas.membership.live
+            runners = [one for one in live if one.runs_servers and one.id not in without]
             if found or runners:
                 chosen = found or choose(name, runners).id
                 self._last[name] = chosen
@@ -238,8 +244,9 @@ class PlacedBackend(Backend):
     async def _placed(self, name: str, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Try the owner until it answers, or its lease has ended and another one is found."""
         placement, has_begun = self._placement, False
+        until, unreached = anyio.current_time() + _MOST_WAIT_S, set[str]()
         while True:
-            owner = await placement.owner(name, self.spec.name)
+            owner = await placement.owner(name, self.spec.name, unreached)
             is_own = owner == placement.replicas.id
             self._owner, self.is_elsewhere = "" if is_own else owner, not is_own
             opened = self._run_here(name, options) if is_own else placement.link(owner, self.spec, options)
@@ -247,9 +254,12 @@ class PlacedBackend(Backend):
                 async with opened as connection:
                     has_begun = True
                     yield connection
-            except (NotOwnerError, ReplicaGoneError):
+            except (NotOwnerError, ReplicaGoneError) as error:
                 if has_begun:
                     raise
+                if anyio.current_time() > until:
+                    raise ConnectError(f"{_NO_OWNER} ({error.reason})") from error
+                unreached.add(owner)
             except ReplicaError as error:
                 raise ConnectError(str(error)) from error
             if has_begun:

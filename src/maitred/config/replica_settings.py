@@ -1,10 +1,14 @@
 """The settings of a replica: one of several gateways on one PostgreSQL."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from maitred.model.replicas import ReplicaRole
+
+if TYPE_CHECKING:  # which imports this module
+    from maitred.config.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +22,11 @@ class ReplicaSettings:
 
     role: ReplicaRole = "both"
     address: str = ""
+
+    @property
+    def takes_clients(self) -> bool:
+        """Whether MCP clients may connect to this process."""
+        return self.role != "runner"
 
 
 def replica_faults(section: ReplicaSettings) -> Iterator[tuple[str, str]]:
@@ -38,3 +47,8 @@ def address_fault(address: str) -> str:
     if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
         return "must have no path, query or password"
     return ""
+
+
+def with_role(settings: "Settings", role: ReplicaRole) -> "Settings":
+    """The settings of a process with another role than the file gives it."""
+    return replace(settings, replica=replace(settings.replica, role=role))

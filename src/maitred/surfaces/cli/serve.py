@@ -18,11 +18,13 @@ import typer
 
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.load import with_http
+from maitred.config.replica_settings import with_role
 from maitred.config.sections import check_address, is_loopback
 from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.profiles import narrow_to_profile
+from maitred.model.replicas import ReplicaRole
 from maitred.surfaces.cli.completion import complete_transports
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
 from maitred.surfaces.cli.options import profile_option
@@ -75,6 +77,14 @@ def serve(
             help="Token of `maitred tokens`, whose bearer the client is then (stdio).", envvar=AS_TOKEN
         ),
     ] = None,
+    role: Annotated[
+        ReplicaRole | None,
+        typer.Option(
+            metavar="gateway|runner|both",
+            help="What this process does among several on one PostgreSQL (http).",
+            envvar="MAITRED_ROLE",
+        ),
+    ] = None,
     no_daemon: Annotated[
         bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
     ] = False,
@@ -85,6 +95,7 @@ def serve(
         _serve_in_background(config_path(config))
         return
     settings = with_http(settings_of(config), host=host, port=port, token=token)
+    settings = with_role(settings, role) if role else settings
     bearer, is_http, held = as_token or "", transport == "http", None
     _check_client(as_token, profile, is_http=is_http)
     viewer = acting(settings, "configure", token=bearer) if is_http else acting(settings, token=bearer)

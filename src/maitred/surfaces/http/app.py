@@ -35,7 +35,7 @@ from maitred.surfaces.http import (
 )
 from maitred.surfaces.http import operations as probes
 from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
-from maitred.surfaces.http.errors import answer_errors
+from maitred.surfaces.http.errors import Refusal, answer_errors
 from maitred.surfaces.http.filters import describe_refusals, refuse_unknown_parameters
 from maitred.surfaces.http.internal import InternalEndpoint
 from maitred.surfaces.http.logins import LoginPages, is_login
@@ -65,6 +65,10 @@ def application(
     Once `is_draining`, it says that it is not ready, and still answers all requests.
     """
     pages = web or web_interface(gateway, settings)
+    if not gateway.settings.replica.takes_clients:
+        mcp = Refusal(
+            503, "runner", "this replica runs servers for others; connect to one that takes clients"
+        )
     described = api(
         gateway,
         guarded=anonymous(settings) is None,
