@@ -193,6 +193,8 @@ class SharedSessions(Sessions):
         except StoreError as error:
             session.is_unsaved = True
             log.warning("other gateways do not know a session now", reason=error.reason)
+        except Exception:  # the message was carried out, so its answer must come
+            log.exception("other gateways may not know what changed in a session")
 
     async def _write(self, session: SharedSession, method: str, params: Mapping[str, Any]) -> None:
         stubs, ttl_s = self._stubs, self._ttl_s
