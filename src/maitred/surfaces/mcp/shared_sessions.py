@@ -38,8 +38,8 @@ _DOUBT_S: Final = 2.0
 """How long a copy is believed while no messages of other gateways arrive."""
 _KEEP_S: Final = 5.0
 _EVENTS: Final = "events of a session"
-_ENDED: Final = "end of a session"
-_END_S: Final = 1.0
+_LOOK: Final = "look at a session"
+_LOOK_S: Final = 2.0
 _WAIT_S: Final = 10.0
 _GATHER_S: Final = 0.02
 
@@ -77,7 +77,7 @@ class SharedSessions(Sessions):
         self._replicas = surface.replica_requests
         with suppress(ValueError):  # a gateway has one surface for clients over HTTP, which was first
             self._replicas.register(_EVENTS, self._send_events)
-            self._replicas.register(_ENDED, self._end_here)
+            self._replicas.register(_LOOK, self._look_for_other)
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -161,22 +161,27 @@ class SharedSessions(Sessions):
         """
         await self._stubs.end(session.id)
         await self.close(session)
-        with anyio.move_on_after(_END_S):  # one that does not answer hears of it by the message
-            async with anyio.create_task_group() as tasks:
-                for replica in self._replicas.membership.live:
-                    if replica.id != self._replicas.id:
-                        tasks.start_soon(self._end_at, replica.id, session.id)
+        await self._have_others_look(session.id)
 
-    async def _end_at(self, replica: str, session_id: str) -> None:
+    async def _have_others_look(self, session_id: str) -> None:
+        """Wait until other gateways follow the stub of a session; a message reaches those that are late."""
+        others = [one.id for one in self._replicas.membership.live if one.id != self._replicas.id]
+        async with anyio.create_task_group() as tasks:
+            for replica in others:
+                tasks.start_soon(self._have_look, replica, session_id)
+
+    async def _have_look(self, replica: str, session_id: str) -> None:
         try:
-            await self._replicas.forward(replica, _ENDED, {"session": session_id})
+            with anyio.move_on_after(_LOOK_S):
+                await self._replicas.forward(replica, _LOOK, {"session": session_id})
         except MaitredError as error:
-            log.info("a gateway did not answer that a session has ended", replica=replica, reason=str(error))
+            log.info("a gateway did not look at a session", replica=replica, reason=str(error))
 
-    async def _end_here(self, request: ReplicaRequest) -> dict[str, Any]:
-        """End a session because its client asked another gateway for it."""
-        if (session := self.sessions.get(request.body["session"])) is not None:
-            await self.close(session)
+    async def _look_for_other(self, request: ReplicaRequest) -> dict[str, Any]:
+        """Follow the stub of a session, because another gateway has changed it."""
+        session = self.sessions.get(request.body["session"])
+        if isinstance(session, SharedSession):
+            await self._look(session)
         return {}
 
     async def note(self, session: Session, method: str, params: Mapping[str, Any] | None) -> None:
@@ -188,12 +193,15 @@ class SharedSessions(Sessions):
         except StoreError as error:
             session.is_unsaved = True
             log.warning("other gateways do not know a session now", reason=error.reason)
+        except Exception:  # the message was carried out, so its answer must come
+            log.exception("other gateways may not know what changed in a session")
 
     async def _write(self, session: SharedSession, method: str, params: Mapping[str, Any]) -> None:
         stubs, ttl_s = self._stubs, self._ttl_s
         if method == "initialize":
             await stubs.write(session.id, self._stub_of(session), ttl_s)
-        elif method == "notifications/initialized":
+            return
+        if method == "notifications/initialized":
             await stubs.change(session.id, ttl_s, initialized=True)
         elif method == "logging/setLevel":
             level = session.connection.state.get(LOG_LEVEL, "")
@@ -203,6 +211,8 @@ class SharedSessions(Sessions):
             is_there = uri in self.surface.resources_of(session.connection)
             if is_there == (method == "resources/subscribe"):  # else it was refused
                 await stubs.subscribe(session.id, uri, ttl_s, ends=not is_there)
+        if method != "notifications/initialized":  # the next request may count on it, wherever it is made
+            await self._have_others_look(session.id)
 
     def _stub_of(self, session: SharedSession) -> SessionStub:
         connection = session.connection
@@ -363,8 +373,11 @@ class SharedSessions(Sessions):
             self.surface.resume(connection, self.surface.viewers.behind(connection))
         if stub.log_level:
             connection.state[LOG_LEVEL] = stub.log_level
-        if session.events.listening.reader is not None:
-            await self.surface.follow_resources(connection, stub.resources)
+        resources, own = stub.resources, self.surface.resources_of(connection)
+        if session.events.listening.reader is None:  # the gateway at which the client listens follows others
+            session.may_have_missed = session.may_have_missed or {*own} != {*resources}
+            resources = tuple(uri for uri in own if uri in resources)
+        await self.surface.follow_resources(connection, resources)
 
     # --- keeping ------------------------------------------------------------------------------------------
 
