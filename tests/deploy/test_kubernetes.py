@@ -32,6 +32,13 @@ WATCH = "components: [../../components/watch]\n"
 FLEET = ("--set", "fleet.enabled=true")
 WATCHING = ("--set", "watch.enabled=true")
 RENDERS = ("single", "fleet", "fleet-watch", "watched", "chart", "chart-fleet", "chart-fleet-watch")
+OPTIONS = (
+    "--set", "imagePullSecrets[0].name=registry,nodeSelector.disk=ssd,podAnnotations.team=tools",
+    "--set", "tolerations[0].key=dedicated,tolerations[0].operator=Exists,persistence.storageClass=fast",
+    "--set", f"image.digest=sha256:{'0' * 64}",
+    "--set-json", 'networkPolicy.egress=[{"to": [{"podSelector": {}}], "ports": [{"port": 9000}]}]',
+)  # fmt: skip
+"""Values of the chart that are empty as it comes."""
 GATEWAYS = tuple(name for name in RENDERS if name != "watched")
 
 Resource = dict[str, Any]
@@ -104,7 +111,9 @@ def config_of(name: str, folder: Path, pod: Resource) -> Settings:
 def test_schemas_of_kubernetes_take_every_manifest(version: str, tmp_path: Path, folder: Path) -> None:
     """Of the oldest and the newest version that the page names, each resource; a typing error is a fault."""
     whole = tmp_path / "whole.yaml"
-    whole.write_text("\n---\n".join(rendered(name, folder) for name in RENDERS), encoding="utf-8")
+    with_options = chart(*OPTIONS).stdout
+    texts = [*(rendered(name, folder) for name in RENDERS), with_options]
+    whole.write_text("\n---\n".join(texts), encoding="utf-8")
     wrong = tmp_path / "wrong.yaml"
     text = (KUBERNETES / "base/gateway/deployment.yaml").read_text(encoding="utf-8")
     wrong.write_text(text.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem"), encoding="utf-8")
@@ -113,10 +122,11 @@ def test_schemas_of_kubernetes_take_every_manifest(version: str, tmp_path: Path,
     command = [str(BIN / "kubernetes-validate"), "--strict", "-k", version, str(whole), *map(str, examples)]
     done = subprocess.run([*command, str(wrong)], capture_output=True, text=True, check=False)
 
-    count = sum(len(resources(name, folder)) for name in RENDERS) + len(examples)
+    count = sum(len(resources(name, folder)) for name in (*RENDERS, "chart")) + len(examples)
     assert done.stdout.count(" passed for resource ") == count, done.stdout
     assert re.findall("ERROR (.*?) did not", done.stdout) == [str(wrong)]
     assert "readOnlyRootFileSystem" in done.stdout
+    assert f"@sha256:{'0' * 64}" in with_options
     assert f"Kubernetes {' to '.join(VERSIONS)}" in PAGE
 
 
