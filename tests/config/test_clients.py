@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.config.homes import TIME, Look, only, put
 
-from maitred.config.clients.discovery import ClientServer, discover
+from maitred.config.clients.discovery import ClientServer, discover, is_maitred
 from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.edit import add_servers
 from maitred.config.load import load
@@ -238,3 +238,19 @@ def test_looking_changes_nothing(home: Path, cwd: Path, look: Look) -> None:
     before = state()
     look()
     assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_ours"),
+    [
+        ({"url": "http://127.0.0.1:9000/mcp"}, True),
+        ({"url": "https://tools.example.com/mcp"}, False),
+        ({"command": "podman", "args": ["run", "-i", "--rm", "localhost/maitred:3", "serve"]}, True),
+        ({"command": "docker", "args": ["run", "-i", "registry.example.com/team/maitred@sha256:ab"]}, True),
+        ({"command": "docker", "args": ["run", "-i", "--name", "maitred", "mcp/time", "--utc"]}, False),
+        ({"command": "docker", "args": ["run", "-v", "/srv/maitred:/data", "mcp/files"]}, False),
+    ],
+)
+def test_this_gateway_is_known_at_another_port_and_in_a_container(entry: Any, is_ours: bool) -> None:
+    """And neither is a server that only is beside it."""
+    assert is_maitred(entry, "maitred") is is_ours

@@ -234,3 +234,46 @@ async def test_a_ticket_and_a_state_are_good_once_and_for_one_browser(
         caller = Waiting({ELICIT: {"action": "accept"}})
         assert await whisper(gateway, agent("ann"), caller) == "psst: hello"
         assert (await mine.get(opened[0])).status_code == 404
+
+
+async def test_where_people_sign_in_an_address_is_for_its_principal_alone(
+    house: OAuthHouse, config: Path
+) -> None:
+    """Who persuades another person to open it gets nothing. Source: docs/security.md."""
+    sign_in = {"issuer": "https://login.example", "client_id": "maitred", "url": "http://127.0.0.1:1"}
+    servers = {NAME: {"url": house.url, "auth": {"per": "user"}}}
+    write_settings(config.parent, servers, access={"sign_in": sign_in, "groups": {"*": {"role": "viewer"}}})
+    await anyio.to_thread.run_sync(lambda: log_in(config, of_gateway=True))
+    async with served(config) as (gateway, url):
+        grants = [TokenRequest(name=name, role="viewer", scope=Scope()) for name in ("ann", "bob")]
+        ann, bob = [(await gateway.make_token(one, LOCAL_USER)).token for one in grants]
+        seen: list[int] = []
+
+        class Waiting(Answering):
+            async def ask(self, method: str, params: Any) -> dict[str, Any]:
+                address = params["url"]
+                async with httpx2.AsyncClient(verify=False) as stranger:
+                    for asked in (await stranger.get(address), await stranger.post(address)):
+                        assert asked.headers["location"].startswith("/ui/enter?next=%2Fui%2Flogins%2F")
+                async with browser_of(bob, url) as wrong:
+                    for asked in (await wrong.get(address), await wrong.post(address)):
+                        assert "for <b>ann</b>, and you are signed in here as <b>bob</b>" in asked.text
+                        seen.append(asked.status_code)
+                async with browser_of(ann, url) as own:
+                    assert "<b>guarded</b> for <b>ann</b>" in (await own.get(address)).text
+                    page = (await own.post(address)).headers["location"]
+                    back = (await own.get(page)).headers["location"]
+                    assert (await own.get(back)).status_code == 200
+                return await super().ask(method, params)
+
+        assert await whisper(gateway, agent("ann"), Waiting({ELICIT: {"action": "accept"}})) == "psst: hello"
+    assert seen == [403, 403]
+
+
+@asynccontextmanager
+async def browser_of(token: str, url: str) -> AsyncIterator[httpx2.AsyncClient]:
+    """A browser whose person has entered the pages."""
+    here = url.removesuffix("/mcp")
+    async with httpx2.AsyncClient(verify=False) as browser:
+        await browser.post(f"{here}/ui/enter", data={"token": token}, headers={"origin": here})
+        yield browser

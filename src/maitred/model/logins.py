@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-LOGIN_BASE: Final = "/login/"
-"""Where the pages of logins are, at the gateway's address; a ticket follows."""
+LOGIN_BASE: Final = "/ui/logins/"
+"""Where the pages of logins are at the gateway's address, in reach of its cookies; a ticket follows."""
 
-CALLBACK: Final = "/login/callback"
+CALLBACK: Final = f"{LOGIN_BASE}callback"
 """The path to which authorization servers send a browser back."""
 
 LOGIN_S: Final = 300.0

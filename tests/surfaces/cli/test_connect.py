@@ -181,3 +181,41 @@ def test_nothing_is_taken_over_that_could_not_be_undone(run: Run, tmp_path: Path
 
     assert "the memory of imports cannot be read" in run("import", "of-cursor").refused
     assert (tmp_path / "maitred.yaml").read_bytes() == before
+
+
+def test_without_names_all_that_is_connected_is_given_back_wherever_it_is(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's file, a project's, a second file of the client, and one that was named by its path."""
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere" / "servers.json"
+    shared = put(project / ".cursor/mcp.json", {"mcpServers": {}})
+    second = put(tmp_path / ".codeium/mcp_config.json", {"mcpServers": {"maitred": {"command": "maitred"}}})
+    put(tmp_path / ".codeium/windsurf/mcp_config.json", {"mcpServers": {}})
+    put(elsewhere, {"mcpServers": {}})
+    monkeypatch.chdir(project)
+    run("connect", "cursor", "--yes").fine  # noqa: B018
+    run("connect", "cursor", "--project", "--yes").fine  # noqa: B018
+    run("connect", "kiro", "--file", str(elsewhere), "--yes").fine  # noqa: B018
+    places = (tmp_path / PLACES["cursor"], shared, second, elsewhere)
+    assert all("maitred" in servers(path) for path in places)
+
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert "no file of servers for a project" not in run("disconnect", "cursor", "--project").err
+    assert "maitred" in servers(shared)
+    run("disconnect", "--yes").fine  # noqa: B018
+
+    assert [servers(path) for path in places] == [["of-cursor"], [], [], []]
+    assert "No client has an entry" in run("disconnect", "--yes").fine
+
+
+def test_a_file_of_a_project_that_is_named_is_the_projects(run: Run, tmp_path: Path) -> None:
+    """Its servers start in the folder of the project, and others may have written them."""
+    project = tmp_path / "work"
+    (project / "tools").mkdir(parents=True)
+    (project / "tools" / "serve.py").touch()
+    entry = {"command": "python", "args": ["./tools/serve.py"]}
+    file = put(project / ".vscode" / "mcp.json", {"servers": {"own": entry}})
+    assert "is defined in a file of this project" in " ".join(run("import", "--file", str(file)).fine.split())
+    run("import", "--file", str(file), "own", "--yes").fine  # noqa: B018
+    assert load(tmp_path / "maitred.yaml").servers["own"].cwd == str(project)

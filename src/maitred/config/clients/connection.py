@@ -23,7 +23,7 @@ import structlog
 from maitred.config.clients.discovery import ITSELF, ClientServer, servers_in
 from maitred.config.clients.entries import NAME
 from maitred.config.clients.files import UnusableError, UserMachine, as_list, unknown_layout
-from maitred.config.clients.table import ClientFile, KnownClient
+from maitred.config.clients.table import ClientFile, KnownClient, find_client, known_clients
 from maitred.config.clients.text_edit import ClientText
 from maitred.config.file_rewrite import folder_lock, replace_content
 from maitred.config.paths import make_folder, state_folder
@@ -130,6 +130,40 @@ def look_at_file(at: UserMachine, client: KnownClient, file: ClientFile, path: P
         is_installed=is_installed or content is not None,
         is_remembered=_record_path(path).exists(),
     )
+
+
+def connected_files(at: UserMachine) -> Sequence[ClientState]:
+    """All files that have an entry of this gateway, or that `disconnect` can give back.
+
+    These are the files of the user and of the project in the current folder, and those of other places that
+    were connected by their path.
+    """
+    places = [
+        (client, path)
+        for client in known_clients()
+        for file in client.files
+        if file.is_written
+        for path in file.paths(at)
+        if os.path.lexists(path)
+    ]
+    places += _remembered_places()
+    states = [
+        look_at_file(at, client, client.file_at(at, path), path)
+        for path, client in {path.absolute(): client for client, path in places}.items()
+    ]
+    return [state for state in states if state.own or state.is_remembered]
+
+
+def _remembered_places() -> Sequence[tuple[KnownClient, Path]]:
+    """The client and the file of each connection that can be given back; damaged records are left out."""
+    found = []
+    for record in sorted(_folder().glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, ConfigError):
+            data = json.loads(record.read_text(encoding="utf-8"))
+            path = Path(data["path"])
+            if record == _record_path(path):
+                found.append((find_client(data["client"]), path))
+    return found
 
 
 def own_entry(state: ClientState) -> Mapping[str, Any]:

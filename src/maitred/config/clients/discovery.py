@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from maitred.config.clients.entries import NAME
 from maitred.config.clients.files import (
     ServerGroup,
     UnusableError,
@@ -46,6 +47,7 @@ ITSELF = "this is maitred itself"
 """Why the entry of this gateway is left out."""
 _NOT_REACH = ("enabled", "start_timeout_s", "list_timeout_s", "call_timeout_s")
 _LAUNCHERS = ("bash", "cmd", "env", "pipx", "poetry", "sh", "uv", "uvx", "wsl")
+_ENGINES = ("docker", "nerdctl", "podman")
 _UNWRITABLE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
 
@@ -116,7 +118,7 @@ def discover(
     chosen = [find_client(name, "--client") for name in clients]
     machine = UserMachine(home, cwd, environ, platform)
     by_path: dict[Path, _Source] = {}
-    for source in [_source_of(file, chosen)] if file else _sources(machine, chosen):
+    for source in [_source_of(machine, file, chosen)] if file else _sources(machine, chosen):
         by_path.setdefault(source.path, source)
     return fold_servers(
         [item for source in by_path.values() for item in _servers(machine, source)], tuple(by_path)
@@ -125,7 +127,8 @@ def discover(
 
 def servers_in(at: UserMachine, client: KnownClient, file: ClientFile, path: Path) -> ImportedServers:
     """The servers in one file of a client."""
-    source = _Source(client=client, file=file, path=path, folder=at.cwd if file.is_project else None)
+    folder = (file.project_of(path) or at.cwd) if file.is_project else None
+    source = _Source(client=client, file=file, path=path, folder=folder)
     return fold_servers(list(_servers(at, source)), (path,))
 
 
@@ -147,8 +150,10 @@ def _sources(at: UserMachine, clients: Sequence[KnownClient]) -> Iterator[_Sourc
                 yield _Source(client=client, file=file, path=path, folder=folder)
 
 
-def _source_of(path: Path, clients: Sequence[KnownClient]) -> _Source:
-    """Find out whose file this is: by its name and its keys, or else by its keys alone.
+def _source_of(at: UserMachine, path: Path, clients: Sequence[KnownClient]) -> _Source:
+    """Find out whose file this is: by its place, by its name and its keys, or else by its keys alone.
+
+    A file that is where those of a project are belongs to that project, unless it is the user's own.
 
     Raises:
         ConfigError: It is missing or cannot be read, or has no servers of these clients.
@@ -160,11 +165,13 @@ def _source_of(path: Path, clients: Sequence[KnownClient]) -> _Source:
     except UnusableError as error:
         raise ConfigError(str(path), [str(error)]) from None
     pairs = [(client, file) for client in clients for file in client.files]
+    own = [pair for pair in pairs if not pair[1].is_project and path.absolute() in pair[1].paths(at)]
+    shared = [pair for pair in pairs if pair[1].project_of(path)]
     named = [pair for pair in pairs if pair[1].path.endswith(f"/{path.name}")]
-    for client, file in (*named, *pairs):
+    for client, file in (*own, *shared, *named, *pairs):
         with contextlib.suppress(UnusableError):
             if any(group.servers for group in client.groups_of(file)(data)):
-                return _Source(client=client, file=file, path=path)
+                return _Source(client=client, file=file, path=path, folder=file.project_of(path))
     keys = ", ".join(dict.fromkeys(f"`{client.key}`" for client in clients))
     raise ConfigError(str(path), [f"it has no servers under a key of a client: {keys}"])
 
@@ -300,7 +307,7 @@ class _Conversion:
             self._note(f"not taken over: {', '.join(unused)}")
         text = json.dumps([self._name, entry], ensure_ascii=False)
         faults = [fault.removeprefix(f"servers.{self._name}") for fault in entry_faults(self._name, entry)]
-        if is_maitred(entry):
+        if is_maitred(entry, self._name):
             faults = [ITSELF]
         elif _UNWRITABLE.search(text):
             faults = ["holds NUL or half of a surrogate pair, which cannot be passed on"]
@@ -465,16 +472,28 @@ def is_sse_address(url: str) -> bool:
     return re.search(r"/sse/?(\?|$)", url) is not None
 
 
-def is_maitred(entry: Mapping[str, Any]) -> bool:
-    """Return whether an entry of ours starts or reaches this gateway."""
+def is_maitred(entry: Mapping[str, Any], name: str = "") -> bool:
+    """Return whether an entry of ours starts or reaches this gateway.
+
+    An address of this machine is it at the usual port, and at any port under the `name` of the gateway.
+    """
     if url := entry.get("url"):
         try:
             address = urlsplit(url)
-            return address.hostname in ("127.0.0.1", "::1", "localhost") and address.port == Http().port
+            is_here = address.hostname in ("127.0.0.1", "::1", "localhost")
+            return is_here and (name == NAME or address.port == Http().port)
         except ValueError:
             return False
     command = re.split(r"[/\\\\]", entry["command"])[-1].removesuffix(".exe").removesuffix(".cmd")
     args = entry.get("args", [])
+    if command in _ENGINES:
+        return _runs_our_image(args)
     if command in _LAUNCHERS:
         return any(re.split(r"[=@\[<>~! ]", argument)[0] == "maitred" for argument in args)
     return command == "maitred" or ("-m", "maitred") in itertools.pairwise(args)
+
+
+def _runs_our_image(args: Sequence[str]) -> bool:
+    """Return whether the words of a container engine run an image of this gateway, and not one beside it."""
+    images = [at for at, word in enumerate(args) if re.split(r"[:@]", word.rsplit("/", 1)[-1])[0] == NAME]
+    return any("serve" in args[at + 1 :] or at == len(args) - 1 for at in images)

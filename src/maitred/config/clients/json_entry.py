@@ -45,7 +45,7 @@ def read_json_entry(name: str, text: str) -> tuple[dict[str, Any], list[str]]:
     faults = [fault.removeprefix(f"servers.{name}").lstrip(".: ") for fault in entry_faults(name, entry)]
     if "timeout" in entry:
         faults = [f"timeout: {_TIMEOUT}" if fault.startswith("timeout:") else fault for fault in faults]
-    if not faults and is_maitred(entry):
+    if not faults and is_maitred(entry, name):
         faults = ["this is maitred itself"]
     if faults:
         raise ConfigError(f"the JSON of {name!r}", faults)

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
@@ -65,6 +66,14 @@ class ClientFile:
     def is_project(self) -> bool:
         """Whether it is in the folder of a project, where others may have written it."""
         return self.path.startswith("./")
+
+    def project_of(self, path: Path) -> Path | None:
+        """The folder of the project in which a file of this kind is; `None` if it is no such file."""
+        wanted = Path(self.path).parts
+        found = path.absolute().parts[-len(wanted) :]
+        if not self.is_project or not all(map(fnmatchcase, found, wanted)):
+            return None
+        return path.absolute().parents[len(wanted) - 1]
 
     def paths(self, at: UserMachine) -> Iterator[Path]:
         """The files on a machine; none if the client has no such file on its platform."""
@@ -146,6 +155,12 @@ class KnownClient:
     renames: Mapping[str, str] = field(default_factory=dict)
     untyped_url: str = ""
     traits: ClientTraits = UNKNOWN
+
+    def file_at(self, at: UserMachine, path: Path) -> ClientFile:
+        """Which of its files to which an entry is written a path is: one of the user, or of some project."""
+        written = [one for one in self.files if one.is_written]
+        here = [one for one in written if path.absolute() in one.paths(at)]
+        return next(iter([*here, *(one for one in written if one.project_of(path)), *written]))
 
     def groups_of(self, file: ClientFile) -> Groups:
         """What finds the servers in one of its files."""

@@ -14,6 +14,7 @@ from rich.text import Text
 from maitred.config.clients.connection import (
     ClientChange,
     ClientState,
+    connected_files,
     look_at,
     look_at_file,
     plan_connect,
@@ -137,11 +138,7 @@ def disconnect(
 ) -> None:
     """Give the files of clients back as they were before `connect`. Without names: all that are connected."""
     may_configure(config)
-    states = [
-        one
-        for one in _states(clients, file, is_project=project)
-        if clients or file or one.own or one.is_remembered
-    ]
+    states = _states(clients, file, is_project=project) if file else _connected(clients, is_project=project)
     plans = [_disconnect_plan(state) for state in states]
     _show(plans, (), _NONE_CONNECTED, as_json=as_json, move=False, yes=yes)
     chosen = _chosen(plans, is_named=bool(clients or file), yes=yes, as_json=as_json)
@@ -154,14 +151,33 @@ def _machine() -> UserMachine:
     return UserMachine(Path.home(), Path.cwd(), os.environ, sys.platform)
 
 
+def _connected(clients: Sequence[str] | None, *, is_project: bool) -> list[ClientState]:
+    """The connected files, of the named clients or all, in the project of this folder or everywhere.
+
+    Of a named client that has none it is the file that would be connected.
+    """
+    at = _machine()
+    found = [one for one in connected_files(at) if not is_project or one.file.project_of(one.path) == at.cwd]
+    if not clients:
+        return found
+    of_client = {
+        client.id: [one for one in found if one.client.id == client.id]
+        for client in map(find_client, clients)
+    }
+    return [
+        state
+        for name, states in of_client.items()
+        for state in states or [look_at(at, find_client(name), is_project=is_project)]
+    ]
+
+
 def _states(clients: Sequence[str] | None, file: Path | None, *, is_project: bool) -> list[ClientState]:
     """The files of the named clients, or those of all clients that seem to be installed."""
     at, named = _machine(), [find_client(name) for name in dict.fromkeys(clients or ())]
     if file is not None:
         if len(named) != 1:
             raise ConfigError("--file", ["name the one client whose file it is"])
-        kind = next(one for one in named[0].files if one.is_written)
-        return [look_at_file(at, named[0], kind, file)]
+        return [look_at_file(at, named[0], named[0].file_at(at, file), file)]
     if named:
         return [look_at(at, client, is_project=is_project) for client in named]
     found = [

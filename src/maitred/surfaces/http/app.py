@@ -64,7 +64,7 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterfac
         guarded=anonymous(settings) is None,
         is_ending=lambda: pages.changes.closed,
     )
-    every = _Beside(mcp, pages, LoginPages(gateway), described)
+    every = _Beside(mcp, pages, LoginPages(gateway, pages), described)
     guarded = Guard(every, settings, gateway.grant_of, hold=gateway.hold_request)
     return InternalEndpoint(RequestCounter(guarded, gateway), gateway)
 

@@ -27,7 +27,6 @@ from maitred.gateway.authorization import VIEWER
 from maitred.model.access import LOCAL, Grant, RefusedAccess, Viewer
 from maitred.surfaces.encoding import encode
 from maitred.surfaces.http.errors import Refusal, refusal_of
-from maitred.surfaces.http.logins import is_login
 from maitred.surfaces.loopback import is_of_this_machine
 from maitred.surfaces.web.mount import is_page, refusal_page
 
@@ -183,7 +182,7 @@ class Guard:
         if scope["type"] == "http" and scope["path"] not in OPEN:
             headers = dict(scope["headers"])
             early = _repeated(scope["headers"]) or self._refusal(headers)
-            if is_page(scope["path"]) or is_login(scope["path"]):
+            if is_page(scope["path"]):
                 page = refusal_page(early.status_code, early.message) if early else self._app
                 await page(scope, receive, send)
                 return

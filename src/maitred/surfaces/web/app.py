@@ -39,7 +39,7 @@ from maitred.surfaces.web.screen import (
     url_of,
 )
 from maitred.surfaces.web.screens import SCREENS
-from maitred.surfaces.web.session import WebSession
+from maitred.surfaces.web.session import WebSession, cookie_name
 from maitred.surfaces.web.sign_in import ProviderEntrance, is_secure
 from maitred.surfaces.web.state import WebState
 from maitred.surfaces.web.templates import TYPES, ending_of, render, static_files
@@ -53,7 +53,6 @@ _MOST_STREAMS_EACH: Final = 10
 _POSITION: Final = re.compile(r"[0-9a-f]{8}-[0-9]{1,20}")
 _END_S: Final = 3.0
 """How long what goes on after its form may take when the gateway ends: less than requests have."""
-_COOKIE: Final = "maitred_ui"
 _HOME: Final = f"{BASE}/"
 _LIVE: Final = "maitred-live"
 """The header of a request that a page sends by itself, because some of it changed."""
@@ -263,13 +262,13 @@ class _Site:
     async def leave(self, request: Request) -> Response:
         """End the session, also in other windows, and lead to where that at the provider ends."""
         await self._checked(request)
-        ended = self._web.sessions.end(request.cookies.get(_cookie(request), ""))
+        ended = self._web.sessions.end(request.cookies.get(cookie_name(request), ""))
         answer: Response = RedirectResponse(f"{BASE}/enter", 303)
         if ended and ended.sign_out_url:  # no redirect: a policy of forms would stop it
             name = self._web.gateway.sign_in_name
             answer = HTMLResponse(render("signed_out.html", sign_out=ended.sign_out_url, name=name))
             answer.headers["Refresh"] = f"0; url={ended.sign_out_url}"
-        answer.delete_cookie(_cookie(request), path=BASE)
+        answer.delete_cookie(cookie_name(request), path=BASE)
         answer.headers["Clear-Site-Data"] = '"cache"'
         return answer
 
@@ -281,11 +280,11 @@ class _Site:
         Who came from a provider's site gets a cookie that also counts on the way from there.
         """
         settings = self._web.gateway.sign_in if came_from_elsewhere else None
-        self._web.sessions.end(request.cookies.get(_cookie(request), ""))
+        self._web.sessions.end(request.cookies.get(cookie_name(request), ""))
         answer = RedirectResponse(onward, 303)
         answer.headers["Referrer-Policy"] = "no-referrer"
         answer.set_cookie(
-            _cookie(request),
+            cookie_name(request),
             session_id,
             path=BASE,
             httponly=True,
@@ -315,7 +314,7 @@ class _Site:
             LeaveError: There is none.
         """
         by_person = _LIVE not in request.headers  # a page that fetches itself keeps no session alive
-        found = await self._web.sessions.find(request.cookies.get(_cookie(request), ""), used=by_person)
+        found = await self._web.sessions.find(request.cookies.get(cookie_name(request), ""), used=by_person)
         if found:
             return found
         asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -412,7 +411,7 @@ class _Site:
 
     async def events(self, request: Request) -> Response:
         """The stream of what changed."""
-        found = await self._web.sessions.find(request.cookies.get(_cookie(request), ""), used=False)
+        found = await self._web.sessions.find(request.cookies.get(cookie_name(request), ""), used=False)
         if not found:
             return Response(status_code=204)  # the browser does not connect again
         streams, who = self._web.streams, found.person
@@ -495,12 +494,6 @@ def bare_refusal(status: int, text: str) -> Response:
 
 
 # --- requests ---------------------------------------------------------------------------------------------
-
-
-def _cookie(request: Request) -> str:
-    """The name of the cookie: browsers share cookies among the ports of a host, so the name has the port."""
-    port = request.headers.get("host", "").rpartition(":")[2]
-    return f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
 
 
 def _check_origin(request: Request) -> None:

@@ -16,8 +16,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal
 
+from starlette.requests import Request
+
 from maitred.errors import MaitredError
 from maitred.model.access import Grant, RefusedAccess, Role, Viewer
+
+_COOKIE: Final = "maitred_ui"
 
 GrantOf = Callable[[str], Awaitable[Grant | RefusedAccess]]
 GrantNow = Callable[[], Awaitable[Grant | RefusedAccess]]
@@ -44,6 +48,12 @@ class PersonNotice:
 
     text: str
     kind: NoticeKind = "done"
+
+
+def cookie_name(request: Request) -> str:
+    """The name of the cookie: browsers share cookies among the ports of a host, so the name has the port."""
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
 
 
 def never() -> bool:

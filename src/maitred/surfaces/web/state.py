@@ -7,11 +7,12 @@ from typing import Any, Final, TypeVar
 
 import anyio
 from cachetools import LRUCache
+from starlette.requests import Request
 
 from maitred.gateway import Gateway
-from maitred.model.access import Grant, Role
+from maitred.model.access import Grant, Role, Viewer
 from maitred.surfaces.web.events import FragmentChanges
-from maitred.surfaces.web.session import GrantOf, WebSessions
+from maitred.surfaces.web.session import GrantOf, WebSessions, cookie_name
 
 T = TypeVar("T")
 
@@ -89,6 +90,11 @@ class WebState:
         """How many forms are acted on now, though most of them may be answered already."""
         self.used_at = time.monotonic()
         """When a person last used a page, or until when a code is good."""
+
+    async def visitor(self, request: Request) -> Viewer | None:
+        """The person who has entered the pages in the browser that sends a request."""
+        found = await self.sessions.find(request.cookies.get(cookie_name(request), ""))
+        return found.viewer if found else None
 
     def unused_s(self) -> float:
         """For how many seconds no person has used the pages; 0 while one is open, or a call goes on."""
