@@ -130,7 +130,7 @@ def make_backend(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     backend = MAKERS[kind.name](spec, parts)
     if parts.placement is None or kind.reach not in ("program", "image"):
         return backend
-    from maitred.backends.placed import PlacedBackend
+    from maitred.backends.placed_backend import PlacedBackend
 
     return PlacedBackend(backend, parts.placement)
 
