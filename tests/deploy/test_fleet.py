@@ -1,4 +1,4 @@
-"""A gateway and a runner with the configurations of the fleet, as processes over PostgreSQL and Valkey."""
+"""A gateway and a runner with the configuration of the fleet, as processes over PostgreSQL and Valkey."""
 
 import base64
 import json
@@ -64,7 +64,7 @@ def started(role: str, folder: Path) -> Iterator[Replica]:
     """A pod of the fleet as a process: its arguments, its environment, and its configuration moved here."""
     port, home = free_port(), folder / role
     home.mkdir()
-    text = (KUBERNETES / f"overlays/fleet/{role}.yaml").read_text(encoding="utf-8")
+    text = (KUBERNETES / "overlays/fleet/maitred.yaml").read_text(encoding="utf-8")
     config = home / "maitred.yaml"
     moved = text.replace("/run/maitred", str(folder)).replace(":8420", f":{port}")
     config.write_text(moved.replace("unready_s: 10", "unready_s: 0"), encoding="utf-8")
@@ -73,6 +73,7 @@ def started(role: str, folder: Path) -> Iterator[Replica]:
         "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(home), "XDG_STATE_HOME": str(home),
         "XDG_RUNTIME_DIR": str(home), "MAITRED_CONFIG": str(config), "POD_IP": "127.0.0.1",
         "MAITRED_KEY": base64.b64encode(bytes(32)).decode(), "MAITRED_AUDIT_KEY": "audited", "COLUMNS": "200",
+        "MAITRED_ROLE": role,
     }  # fmt: skip
     [container] = pod()["containers"]
     program = subprocess.Popen(
@@ -94,7 +95,7 @@ def started(role: str, folder: Path) -> Iterator[Replica]:
 def test_a_call_at_the_gateway_is_made_by_a_server_of_the_runner(
     tmp_path: Path, postgres: Postgres, valkey_server: ValkeyService
 ) -> None:
-    """With the arguments, the configurations and the keys of the Secret that the overlay names."""
+    """With the arguments, the configuration and the keys of the Secret that the overlay names."""
     require("time")
     for key, value in (
         ("token", TOKEN),
@@ -105,7 +106,7 @@ def test_a_call_at_the_gateway_is_made_by_a_server_of_the_runner(
 
     with ExitStack() as stack:
         runner = stack.enter_context(started("runner", tmp_path))
-        gateway = stack.enter_context(started("maitred", tmp_path))
+        gateway = stack.enter_context(started("gateway", tmp_path))
         call = {"arguments": {"timezone": "Asia/Tokyo"}}
         status, answer = gateway.ask("/api/v1/tools/time/get_current_time/call", call)
         running = (gateway.servers, runner.servers)

@@ -233,14 +233,6 @@ def test_clients_reach_gateways_and_runners_only_each_other(folder: Path) -> Non
     assert out == {(component, port) for component in ("gateway", "runner") for port in ports}
 
 
-def test_runners_have_the_configuration_of_gateways_but_for_the_role() -> None:
-    """So that both know the same servers."""
-    gateway, runner = (
-        read_yaml(KUBERNETES / f"overlays/fleet/{name}.yaml")[0] for name in ("maitred", "runner")
-    )
-    assert runner == gateway | {"replica": gateway["replica"] | {"role": "runner"}}
-
-
 # --- what they name -------------------------------------------------------------------------------------
 
 
@@ -257,7 +249,8 @@ def test_the_configuration_is_accepted_and_finds_what_is_mounted(name: str, fold
         mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
         volumes = {one["name"]: one for one in pod["volumes"]}
         keys = {one["key"] for one in volumes["secret"]["secret"]["items"]}
-        given = [one["valueFrom"] for one in container.get("env", ())]
+        values = {one["name"]: one["value"] for one in container.get("env", ()) if "value" in one}
+        given = [one["valueFrom"] for one in container.get("env", ()) if "valueFrom" in one]
         read = {one["secretKeyRef"]["key"] for one in given if "secretKeyRef" in one}
         urls = f"{settings.http.token} {settings.catalog.url} {settings.shared.url}"
         component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
@@ -266,7 +259,8 @@ def test_the_configuration_is_accepted_and_finds_what_is_mounted(name: str, fold
         assert keys | read == there
         assert volumes["secret"]["secret"]["secretName"] == secret["metadata"]["name"]
         assert settings.source == Path(mounts["config"], "maitred.yaml")
-        assert settings.replica.role == (component if "fleet" in name else "both")
+        assert values == ({"MAITRED_ROLE": component} if "fleet" in name else {})
+        assert settings.replica.role == "both", "the variable says it"
         if not settings.catalog.url:
             assert catalog_path(settings, environment()).parent == Path(mounts["state"])
 

@@ -49,7 +49,6 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 
 {{/* What the chart adds to `config`, which may say otherwise. */}}
 {{- define "maitred.additions" -}}
-{{- with .root }}
 catalog:
 {{- if .Values.fleet.enabled }}
   url: ${file:/run/maitred/catalog-url}
@@ -58,7 +57,6 @@ shared:
   url: ${file:/run/maitred/valkey-url}
 {{- end }}
 replica:
-  role: {{ $.component }}
   address: http://${POD_IP}:8420
 {{- else }}
   path: /var/lib/maitred/catalog.db
@@ -80,6 +78,5 @@ kubernetes:
   watch:
     namespace: {{ .Values.watch.namespace }}
     network: {{ .Values.watch.network }}
-{{- end }}
 {{- end }}
 {{- end }}

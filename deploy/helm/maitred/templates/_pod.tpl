@@ -45,6 +45,8 @@ containers:
     args: [serve, --transport, http, --host, 0.0.0.0]
     {{- if .fleet.enabled }}
     env:
+      - name: MAITRED_ROLE
+        value: {{ $.component }}
       - name: POD_IP
         valueFrom:
           fieldRef:
@@ -104,7 +106,7 @@ containers:
 volumes:
   - name: config
     configMap:
-      name: {{ include "maitred.component" $ }}
+      name: {{ include "maitred.name" $root }}
   - name: secret
     secret:
       secretName: {{ .secret }}
