@@ -1,0 +1,27 @@
+"""A replica: one of several gateways on one database, as the others know it."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+ReplicaRole = Literal["gateway", "runner", "both"]
+LEASE_S: Final = 15.0
+"""How long a replica counts as alive after it was last heard of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveReplica:
+    """A live replica. `address` is where the others reach it, such as `http://10.0.0.7:8420`."""
+
+    id: str
+    role: ReplicaRole
+    address: str
+    version: str
+
+    @property
+    def runs_servers(self) -> bool:
+        """Whether it may own servers that are programs or containers."""
+        return self.role != "gateway"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a program may want to know."""
+        return {"id": self.id, "role": self.role, "address": self.address, "version": self.version}
