@@ -24,6 +24,7 @@ from bench.processes import all_cpu_s, family, rss_mib
 from bench.stage import CURRENT, ROOT, Stage
 from bench.values import Failure, Size, leaf
 from bench.wire import connect
+from maitred.background import Background
 from maitred.evaluation.metrics import percentile
 
 REPLICAS: Final = 3
@@ -92,10 +93,8 @@ async def _own(stage: Stage, size: Size) -> FleetLoad:
             isolation={"jail": "none"},
         )
         async with AsyncExitStack() as stack:
-            replicas = [
-                await stack.enter_async_context(listening(CURRENT.serve_http(config)))
-                for _ in range(REPLICAS)
-            ]
+            commands = [CURRENT.serve_http(config)] * REPLICAS
+            replicas = [await stack.enter_async_context(listening(command)) for command in commands]
             port = free_port()
             balancer = [str(CURRENT.python), str(ROOT / "bench" / "balancer.py"), str(port)]
             await stack.enter_async_context(
@@ -157,7 +156,7 @@ async def _ready(wire: Any, call: tuple[str, Any]) -> None:
     """Wait until the server's tools are known; a call of an unknown one is answered with an error."""
     async with asyncio.timeout(120):
         while (await wire.call(*call)).get("isError"):
-            await asyncio.sleep(0.5)
+            pass
 
 
 class _Taken:
@@ -194,7 +193,6 @@ async def _take(wires: Sequence[Any], call: tuple[str, Any], *, seconds: float, 
 @asynccontextmanager
 async def _open_sessions(port: int, count: int) -> AsyncIterator[None]:
     """Sessions of the handshake era, each with its stream of notices on the connection of its handshake."""
-    streams: list[asyncio.Task[None]] = []
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def hold(wire: HttpWire, opened: asyncio.Future[None]) -> None:
@@ -206,21 +204,17 @@ async def _open_sessions(port: int, count: int) -> AsyncIterator[None]:
             if not opened.done():
                 opened.set_exception(error)
 
-    async def open_one() -> None:
+    async def open_one(streams: Background) -> None:
         async with gate:
             wire = HttpWire(port, "/mcp", "handshake")
             await wire.open()
             opened = asyncio.get_running_loop().create_future()
-            streams.append(asyncio.create_task(hold(wire, opened)))
+            streams.start(hold, wire, opened)
             await opened
 
-    try:
-        await asyncio.gather(*(open_one() for _ in range(count)))
+    async with Background() as streams:
+        await asyncio.gather(*(open_one(streams) for _ in range(count)))
         yield
-    finally:
-        for stream in streams:
-            stream.cancel()
-        await asyncio.gather(*streams, return_exceptions=True)
 
 
 def show(out: Output, found: Fleet) -> None:

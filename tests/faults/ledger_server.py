@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 TOOLS = [
     {"name": "add", "inputSchema": {"type": "object"}},
@@ -21,14 +22,14 @@ def note(path: str, line: str) -> None:
         file.write(line + "\n")
 
 
-def called(params: dict[str, dict[str, str]], path: str) -> str:
+def called(params: dict[str, Any], path: str) -> str:
     if params["name"] == "add":
         note(path, params["arguments"]["id"])
         time.sleep(0.01)  # so that calls are under way when a replica is killed
     return f"done by {os.getpid()}"
 
 
-def result_of(message: dict[str, object], path: str) -> dict[str, object] | None:
+def result_of(message: dict[str, Any], path: str) -> dict[str, object] | None:
     match message["method"]:
         case "initialize":
             info = {"name": "ledger", "version": "1"}
@@ -36,7 +37,7 @@ def result_of(message: dict[str, object], path: str) -> dict[str, object] | None
         case "tools/list":
             return {"tools": TOOLS}
         case "tools/call":
-            text = called(message["params"], path)  # type: ignore[arg-type]
+            text = called(message["params"], path)
             return {"content": [{"type": "text", "text": text}]}
         case "ping":
             return {}

@@ -154,6 +154,10 @@ class Fleet:
             await anyio.sleep(0.05)
         self.outcomes.longest_s = max(self.outcomes.longest_s, time.monotonic() - begun)
 
+    def said(self) -> list[str]:
+        """What the replicas wrote last, for who has to find out why a test failed."""
+        return [f"{one.role}: {line}" for one in self.replicas for line in one.output.lines[-20:]]
+
     def check(self) -> None:
         """Compare what was answered with what was done."""
         done = Counter(
@@ -227,7 +231,7 @@ async def test_servers_go_on_reading_while_the_database_is_away(tmp_path: Path, 
             while time.monotonic() < until:
                 for server in SERVERS:
                     read = await call(f"{server}/read")
-                    assert read.status_code == 200, read.text
+                    assert read.status_code == 200, "\n".join([read.text, *fleet.said()])
                     refused = await call(f"{server}/add")
                     assert (refused.status_code, refused.json()["error"]) == (503, "store_failed")
                     reads += 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from tests.interaction.harness import over_http, sdk_server, text_of
 from tests.interaction.listening import listening
@@ -16,7 +17,7 @@ from tests.interaction.test_asking import EXPECTED, Person
 from tests.replicas.conftest import OpenReplica, OwnReplica
 from tests.support.waiting import eventually
 
-from maitred.errors import ConnectionLostError
+from maitred.errors import ConnectionLostError, ServerUnavailableError
 from maitred.model.access import LOCAL_USER, Grant, Viewer
 from maitred.model.tools import ToolCall
 from maitred.storage.database import DriverConnection
@@ -171,3 +172,28 @@ async def test_a_runner_that_lost_a_server_refuses_and_ends_it(open_replica: Ope
             await runner.replicas.membership.renew(runner.replicas.own)
         assert await where(front) != before
         assert (await owners(front))["s"] == runner.replicas.id
+
+
+async def test_a_restart_at_one_replica_starts_the_server_again_on_another(open_replica: OpenReplica) -> None:
+    async with (
+        open_replica(servers={"s": SHARED}, replica={"role": "gateway"}) as front,
+        open_replica(servers={"s": SHARED}, replica={"role": "runner"}),
+    ):
+        before = await where(front)
+        await front.gateway.restart(["s"], LOCAL_USER)
+        assert await where(front) != before
+        assert "runs on replica" in front.gateway.last_output("s", LOCAL_USER)[-1]
+
+
+async def test_a_runner_takes_no_clients_and_without_runners_a_call_says_so(
+    open_replica: OpenReplica,
+) -> None:
+    async with httpx2.AsyncClient() as client:
+        async with open_replica(servers={"s": SHARED}, replica={"role": "runner"}) as runner:
+            assert await where(runner)
+            refused = await client.post(f"{runner.url}/mcp", json={})
+            assert (refused.status_code, refused.json()["error"]) == (503, "runner")
+            assert (await client.get(f"{runner.url}/healthz")).status_code == 200
+        async with open_replica(servers={"s": SHARED}, replica={"role": "gateway"}) as front:
+            with pytest.raises(ServerUnavailableError, match="no replica is alive that may run it"):
+                await where(front)

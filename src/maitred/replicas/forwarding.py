@@ -176,6 +176,13 @@ class Replicas:
         if self._background.is_open:
             self._background.start(self._tell, replica, kind, body)
 
+    async def ask_others(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Send a request to all other replicas, and wait for them; a failure of one is logged."""
+        others = [one.id for one in self.membership.live if one.id != self.id] if self.is_member else []
+        async with anyio.create_task_group() as tasks:
+            for replica in others:
+                tasks.start_soon(self._tell, replica, kind, body)
+
     async def _tell(self, replica: str, kind: str, body: Mapping[str, Any]) -> None:
         try:
             await self.forward(replica, kind, body)
