@@ -5,6 +5,7 @@ from dataclasses import replace
 import structlog
 
 from maitred.backends.base import ConnectError, Ending, find
+from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import redact
 from maitred.errors import ConnectionLostError, ServerError, open_files_reason
 from maitred.model.servers import FaultCode
@@ -45,3 +46,11 @@ def _reason_of(server: str, error: Exception) -> str:
     while isinstance(leaf, BaseExceptionGroup):
         leaf = leaf.exceptions[0]
     return f"{type(leaf).__name__}: {leaf}"
+
+
+def reference_error(error: UnresolvedReferenceError) -> ConnectError:
+    """The error of a server whose configuration has a reference that cannot be replaced."""
+    return ConnectError(
+        f"its configuration refers to something missing: {error}",
+        fault="variable_unset" if error.variable else "",
+    )

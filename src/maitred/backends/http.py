@@ -26,10 +26,11 @@ from maitred.backends.base import (
     Resolve,
     find,
 )
+from maitred.backends.connection_faults import reference_error
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.http_bounds import BoundedClient
 from maitred.backends.listing import clean
-from maitred.backends.references import reference_error, resolve_aside
+from maitred.backends.references import resolve_aside
 from maitred.backends.session import open_session
 from maitred.config.interpolate import UnresolvedReferenceError, resolve_named
 from maitred.config.redaction import SECRETS

@@ -1,31 +1,27 @@
-"""Finds the replica that runs an instance of a server, and connects to it, or says that this one should.
+"""Finds the replica that runs an instance of a server, and links this replica to it.
 
-`PlacedBackend` wraps the backend of a server that is a program or a container. If this replica owns the
-instance, its connection is that of the wrapped backend. Otherwise it is a link to the owner.
+It knows the links of this replica to servers elsewhere, and those of other replicas to servers that run here.
 """
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 import anyio
 
-from maitred.backends.base import Backend, ConnectError, Connection, ConnectOptions, Ending, Notice
+from maitred.backends.base import ConnectError, Connection, ConnectOptions, Notice
 from maitred.backends.runner_callers import CallersHere
-from maitred.backends.runner_forms import fleet_name, fleet_sharer, notice_of, to_form
+from maitred.backends.runner_forms import fleet_sharer, notice_of, to_form
 from maitred.backends.runner_link import LinkedConnection
-from maitred.errors import ReplicaError, ReplicaGoneError, ServerError, ServerUnavailableError, StoreError
+from maitred.errors import ServerError, ServerUnavailableError, StoreError
 from maitred.model.servers import ServerSpec
 from maitred.replicas.forwarding import ReplicaRequest, Replicas
-from maitred.replicas.ownership import NotOwnerError, Ownership, choose
+from maitred.replicas.ownership import Ownership, choose
 
 _AGAIN_S: Final = 0.5
 _NO_RUNNER_S: Final = 20.0
-_MOST_WAIT_S: Final = 20.0
-"""Longer than a lease: until then another replica can have taken what a dead one ran."""
-_NO_OWNER: Final = "the replica that ran it does not answer, and no other has taken it yet; try again"
 MOVED: Final = "another replica runs it now"
 
 
@@ -37,7 +33,7 @@ class LocalServer:
         self.links: dict[str, str] = {}
 
 
-class Placement:
+class ServerPlacement:
     """Which replica runs what, as this one sees it.
 
     `reads` says of a server and the raw name of a tool whether calls of it are known to change nothing.
@@ -180,119 +176,3 @@ class Placement:
         form = to_form(notice)
         for owner, links in by_owner.items():
             self.replicas.tell(owner, "link.notice", {"links": links, "notice": form})
-
-
-class PlacedBackend(Backend):
-    """A server that is a program or a container, on whichever replica owns it."""
-
-    def __init__(self, backend: Backend, placement: Placement) -> None:
-        self.spec = backend.spec
-        self._backend = backend
-        self._placement = placement
-        self._owner = ""
-        self.is_elsewhere = False
-
-    @property
-    def cage(self) -> str:  # type: ignore[override]  # known once it is asked
-        """What its processes run in; see `Backend`."""
-        return "" if self.is_elsewhere else self._backend.cage
-
-    @property
-    def pid(self) -> int | None:
-        """Its process, if it runs here."""
-        return None if self.is_elsewhere else self._backend.pid
-
-    def last_output(self, *, earlier: bool = False) -> Sequence[str]:
-        """What it wrote here, and where it runs now if that is elsewhere."""
-        written = list(self._backend.last_output(earlier=earlier))
-        if self._owner:
-            there = self._placement.replicas.membership.get(self._owner)
-            at = f" at {there.address}" if there else ""
-            written.append(f"(it runs on replica {self._owner}{at}; what it writes is kept there)")
-        return written
-
-    def why_not_callable(self, tool: str) -> str:
-        """See `Backend`."""
-        return self._backend.why_not_callable(tool)
-
-    async def settle(self, tool: str) -> bool:
-        """See `Backend`."""
-        return not self.is_elsewhere and await self._backend.settle(tool)
-
-    def idle_limit_s(self, configured_s: float) -> float:
-        """See `Backend`."""
-        return self._backend.idle_limit_s(configured_s)
-
-    def ending(self, reason: str) -> Ending:
-        """How the last connection ended; of one elsewhere, its replica knows more."""
-        return Ending(kind="lost", reason=reason) if self.is_elsewhere else self._backend.ending(reason)
-
-    @asynccontextmanager
-    async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
-        """Open a session with the instance, on the replica that runs it; see `Backend`."""
-        placement = self._placement
-        self._owner, self.is_elsewhere = "", False
-        if not await placement.replicas.settled():
-            async with self._backend.connect(options) as connection:
-                yield connection
-            return
-        name = fleet_name(self.spec.name, options.key, placement.replicas.id)
-        async with self._placed(name, options) as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def _placed(self, name: str, options: ConnectOptions) -> AsyncIterator[Connection]:
-        """Try the owner until it answers, or its lease has ended and another one is found."""
-        placement, has_begun = self._placement, False
-        until, unreached = anyio.current_time() + _MOST_WAIT_S, set[str]()
-        while True:
-            owner = await placement.owner(name, self.spec.name, unreached)
-            is_own = owner == placement.replicas.id
-            self._owner, self.is_elsewhere = "" if is_own else owner, not is_own
-            opened = self._run_here(name, options) if is_own else placement.link(owner, self.spec, options)
-            try:
-                async with opened as connection:
-                    has_begun = True
-                    yield connection
-            except (NotOwnerError, ReplicaGoneError) as error:
-                if has_begun:
-                    raise
-                if anyio.current_time() > until:
-                    raise ConnectError(f"{_NO_OWNER} ({error.reason})") from error
-                unreached.add(owner)
-            except ReplicaError as error:
-                raise ConnectError(str(error)) from error
-            if has_begun:
-                return
-            await anyio.sleep(_AGAIN_S)
-
-    @asynccontextmanager
-    async def _run_here(self, name: str, options: ConnectOptions) -> AsyncIterator[Connection]:
-        """Run it, as long as this replica owns it.
-
-        Raises:
-            NotOwnerError: Another replica has taken it meanwhile.
-            ConnectError: It cannot be started, or the database cannot be written.
-        """
-        placement = self._placement
-        try:
-            await placement.ownership.claim(name)
-        except StoreError as error:
-            raise ConnectError(f"this replica cannot take it: {error.reason}") from error
-        server = placement.server(name)
-
-        def heard(notice: Notice) -> None:
-            options.on_notice(notice)
-            placement.spread(name, notice)
-
-        try:
-            async with self._backend.connect(replace(options, on_notice=heard)) as connection:
-                server.connection = connection
-                if not placement.ownership.holds(name):
-                    raise ConnectError(MOVED)
-                yield connection
-        finally:
-            self.is_elsewhere = not placement.ownership.holds(name)
-            server.connection = None
-            with anyio.CancelScope(shield=True):
-                await placement.settle(name)

@@ -136,7 +136,7 @@ class LinkedConnection:
         self._callers.forget(key)
 
     async def roots_changed(self, key: str) -> None:
-        """Have the server told that a client's roots changed; see `Connection`."""
+        """Announce to the server that a client's roots changed; see `Connection`."""
         with suppress(MaitredError):
             await self._ask("roots", {"key": key})
 

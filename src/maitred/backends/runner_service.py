@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from maitred.backends.base import Connection, ServerPool
-from maitred.backends.placement import MOVED, Placement
+from maitred.backends.placement import MOVED, ServerPlacement
 from maitred.backends.runner_callers import CallerMessages, ForwardedCaller
 from maitred.backends.runner_forms import (
     call_of,
@@ -29,7 +29,7 @@ Answered = Callable[[Connection, ReplicaRequest], Awaitable[Mapping[str, Any]]]
 class RunnerService:
     """Answers other replicas from the pool of this one. Enter it after the pool, and leave it before."""
 
-    def __init__(self, placement: Placement, pool: ServerPool) -> None:
+    def __init__(self, placement: ServerPlacement, pool: ServerPool) -> None:
         self._placement = placement
         self._pool = pool
         self._replicas = placement.replicas
@@ -197,8 +197,8 @@ class RunnerService:
             del self._subscriptions[at]
             begun.set()
         if not scope.cancel_called and not failed:
-            told = {"link": at[0], "subscription": at[1], "reason": reason}
-            self._replicas.tell(request.sender, "link.unsubscribed", told)
+            ended = {"link": at[0], "subscription": at[1], "reason": reason}
+            self._replicas.tell(request.sender, "link.unsubscribed", ended)
 
     async def _unsubscribe(self, request: ReplicaRequest) -> Mapping[str, Any]:
         scope = self._subscriptions.get((request.body["link"], request.body["subscription"]))

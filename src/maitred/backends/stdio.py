@@ -12,10 +12,11 @@ from maitred.backends.base import (
     Ending,
     Resolve,
 )
+from maitred.backends.connection_faults import reference_error
 from maitred.backends.isolation.jail import ProgramJail
 from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Warden, environment, start
-from maitred.backends.references import reference_error, resolve_aside
+from maitred.backends.references import resolve_aside
 from maitred.backends.session import open_session
 from maitred.backends.written_output import OutputWriter
 from maitred.config.interpolate import UnresolvedReferenceError, resolve_named

@@ -1,14 +1,10 @@
 """The settings of a replica: one of several gateways on one PostgreSQL."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from maitred.model.replicas import ReplicaRole
-
-if TYPE_CHECKING:  # which imports this module
-    from maitred.config.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +43,3 @@ def address_fault(address: str) -> str:
     if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
         return "must have no path, query or password"
     return ""
-
-
-def with_role(settings: "Settings", role: ReplicaRole) -> "Settings":
-    """The settings of a process with another role than the file gives it."""
-    return replace(settings, replica=replace(settings.replica, role=role))

@@ -187,7 +187,7 @@ class Replicas:
         try:
             await self.forward(replica, kind, body)
         except MaitredError as error:
-            log.info("a replica was not told", replica=replica, kind=kind, reason=str(error))
+            log.info("a replica was not reached", replica=replica, kind=kind, reason=str(error))
 
     async def _find(self, replica: str) -> LiveReplica:
         there = self.membership.get(replica)

@@ -16,7 +16,7 @@ from maitred.wiring.storage import database_of, shared_key
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.backends.base import ServerPool
-    from maitred.backends.placement import Placement
+    from maitred.backends.placement import ServerPlacement
     from maitred.catalog.live import LiveCatalog
     from maitred.replicas.forwarding import Replicas
 
@@ -40,9 +40,11 @@ async def open_replicas(settings: Settings, own_id: str, *, joins: bool) -> "Asy
         yield replicas
 
 
-def make_placement(settings: Settings, replicas: "Replicas", catalog: "LiveCatalog") -> "Placement | None":
+def make_placement(
+    settings: Settings, replicas: "Replicas", catalog: "LiveCatalog"
+) -> "ServerPlacement | None":
     """What finds the replica that runs a server; `None` on SQLite, where there is one alone."""
-    from maitred.backends.placement import Placement
+    from maitred.backends.placement import ServerPlacement
     from maitred.replicas.ownership import Ownership
 
     def reads(server: str, name: str) -> bool:
@@ -52,10 +54,10 @@ def make_placement(settings: Settings, replicas: "Replicas", catalog: "LiveCatal
     database = database_of(settings)
     if not database.writes_together:
         return None
-    return Placement(replicas, Ownership(database, replicas), reads)
+    return ServerPlacement(replicas, Ownership(database, replicas), reads)
 
 
-def serve_links(placement: "Placement", pool: "ServerPool") -> "AbstractAsyncContextManager[None]":
+def serve_links(placement: "ServerPlacement", pool: "ServerPool") -> "AbstractAsyncContextManager[None]":
     """Answer the other replicas with the servers of this one, until the context is left."""
     from maitred.backends.runner_service import RunnerService
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.backends.base import Backend, Listener
     from maitred.backends.http import TokenSource
     from maitred.backends.oauth.caller_token_memory import CallerTokens
-    from maitred.backends.placement import Placement
+    from maitred.backends.placement import ServerPlacement
     from maitred.backends.pool import BackendPool
     from maitred.browser.browsers import Browsers
     from maitred.model.servers import ServerSpec
@@ -37,7 +37,7 @@ def make_pool(
     listener: "Listener",
     serves: bool,
     alone: bool = False,
-    placement: "Placement | None" = None,
+    placement: "ServerPlacement | None" = None,
 ) -> "tuple[BackendPool, Containers]":
     """All backends of a gateway. The warden ends their processes even if the gateway is killed.
 
@@ -105,7 +105,7 @@ class BackendParts:
     browsers: "Callable[[], Browsers]"
     callers: "CallerTokens"
     serves: bool = False
-    placement: "Placement | None" = None
+    placement: "ServerPlacement | None" = None
 
 
 async def load_backend(spec: "ServerSpec") -> None:
@@ -130,7 +130,7 @@ def make_backend(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     backend = MAKERS[kind.name](spec, parts)
     if parts.placement is None or kind.reach not in ("program", "image"):
         return backend
-    from maitred.backends.placement import PlacedBackend
+    from maitred.backends.placed_backend import PlacedBackend
 
     return PlacedBackend(backend, parts.placement)
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from maitred.backends.base import ConnectError, Resolve
+from maitred.backends.connection_faults import reference_error
 from maitred.backends.isolation.engine_api import ContainerSpec, EngineInfo, ImageInfo
 from maitred.backends.isolation.mounts import why_raced, why_refused
-from maitred.backends.references import reference_error
 from maitred.config.interpolate import UnresolvedReferenceError, resolve_named
 from maitred.config.redaction import SECRETS
 from maitred.model.servers import Cage, Mount, ServerSpec

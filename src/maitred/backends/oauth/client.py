@@ -23,8 +23,9 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl
 
 from maitred.backends.base import Resolve
+from maitred.backends.connection_faults import reference_error
 from maitred.backends.oauth.grants import GrantStore, LoginGrant
-from maitred.backends.references import reference_error, resolve_aside
+from maitred.backends.references import resolve_aside
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
 from maitred.model.servers import OAuth, ServerSpec, TokenExchange

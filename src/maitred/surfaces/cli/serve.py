@@ -18,7 +18,6 @@ import typer
 
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.load import with_http
-from maitred.config.replica_settings import with_role
 from maitred.config.sections import check_address, is_loopback
 from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
@@ -52,6 +51,15 @@ TransportOption = Annotated[
     ),
 ]
 
+RoleOption = Annotated[
+    ReplicaRole | None,
+    typer.Option(
+        metavar="gateway|runner|both",
+        help="What this process does among several on one PostgreSQL (http).",
+        envvar="MAITRED_ROLE",
+    ),
+]
+
 _WARM_AFTER_S = 1.0
 
 
@@ -77,14 +85,7 @@ def serve(
             help="Token of `maitred tokens`, whose bearer the client is then (stdio).", envvar=AS_TOKEN
         ),
     ] = None,
-    role: Annotated[
-        ReplicaRole | None,
-        typer.Option(
-            metavar="gateway|runner|both",
-            help="What this process does among several on one PostgreSQL (http).",
-            envvar="MAITRED_ROLE",
-        ),
-    ] = None,
+    role: RoleOption = None,
     no_daemon: Annotated[
         bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
     ] = False,
@@ -94,8 +95,7 @@ def serve(
     if transport == "daemon":
         _serve_in_background(config_path(config))
         return
-    settings = with_http(settings_of(config), host=host, port=port, token=token)
-    settings = with_role(settings, role) if role else settings
+    settings = _with_role(with_http(settings_of(config), host=host, port=port, token=token), role)
     bearer, is_http, held = as_token or "", transport == "http", None
     _check_client(as_token, profile, is_http=is_http)
     viewer = acting(settings, "configure", token=bearer) if is_http else acting(settings, token=bearer)
@@ -108,6 +108,11 @@ def serve(
     elif settings.daemon.enabled and not no_daemon:
         _share(context, config_path(config), token=bearer, profile=profile)
     run(lambda: _serve(settings, transport, viewer, listening=held))
+
+
+def _with_role(settings: Settings, role: ReplicaRole | None) -> Settings:
+    """The settings of a process with another role than the file gives it, if there is one."""
+    return replace(settings, replica=replace(settings.replica, role=role)) if role else settings
 
 
 def _check_client(as_token: str | None, profile: str, *, is_http: bool) -> None:
