@@ -1,33 +1,20 @@
 """What the gateway does as one of several replicas on one database; see `maitred.replicas`."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
-from maitred.audit.service import AuditService
 from maitred.gateway.state import GatewayState
-from maitred.model.access import Viewer
-from maitred.model.replicas import LiveReplica
 from maitred.replicas.forwarding import Replicas
 
 
 class ReplicaMethods:
     """The methods of a gateway about replicas."""
 
-    _auditing: AuditService
     _context: GatewayState
     _replicas: Replicas
 
     def join_replicas(self, address: str) -> None:
         """Become known to the other gateways on a PostgreSQL, which reach this one at an address."""
         self._replicas.join(address)
-
-    def replicas(self, viewer: Viewer) -> Sequence[LiveReplica]:
-        """The gateways on this database that are alive; this one alone where it cannot know others.
-
-        Raises:
-            NotAllowedError: The viewer may not watch.
-        """
-        self._auditing.require(viewer, "watch")
-        return self._replicas.membership.live or [self._replicas.own]
 
     async def answer_replica(self, token: str, read: Callable[[int], Awaitable[bytes]]) -> bytes:
         """Answer a request of another replica, which its token proves.
