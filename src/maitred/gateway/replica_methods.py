@@ -7,7 +7,6 @@ from typing import Final
 from maitred.audit.service import AuditService
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
-from maitred.model.replicas import LiveReplica
 from maitred.replicas.forwarding import Replicas
 from maitred.storage.shared_state import SharedState
 
@@ -38,15 +37,6 @@ class ReplicaMethods:
     def join_replicas(self, address: str) -> None:
         """Become known to the other gateways on a PostgreSQL, which reach this one at an address."""
         self._replicas.join(address)
-
-    def replicas(self, viewer: Viewer) -> Sequence[LiveReplica]:
-        """The gateways on this database that are alive; this one alone where it cannot know others.
-
-        Raises:
-            NotAllowedError: The viewer may not watch.
-        """
-        self._auditing.require(viewer, "watch")
-        return self._replicas.membership.live or [self._replicas.own]
 
     @asynccontextmanager
     async def take_turn(self, job: str, *, viewer: Viewer) -> AsyncIterator[bool]:
