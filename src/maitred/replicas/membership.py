@@ -1,6 +1,7 @@
 """The table of live replicas: each moves the end of its lease every five seconds, by the database's clock.
 
-While the database is away, nothing is known of the others, so all that were alive still count as such.
+While the database is away, nothing is known of the others, so all that were alive still count as such. They
+do so for one lease more after it came back: until then the others, too, can have renewed theirs.
 """
 
 import time
@@ -55,6 +56,7 @@ class Membership:
         self._database = database
         self._live: Mapping[str, LiveReplica] = {}
         self._until = 0.0
+        self._recovers_until = 0.0
         self.joined = anyio.Event()
         """Set once this replica has a lease for the first time."""
         self.on_renew: list[Renewal] = []
@@ -73,6 +75,11 @@ class Membership:
     def holds_lease(self) -> bool:
         """Whether this replica is certainly alive for the others."""
         return _now() < self._until
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether this replica lost its lease a short while ago, so that leases of others say nothing yet."""
+        return _now() < self._recovers_until
 
     async def look(self) -> None:
         """Read which replicas are alive.
@@ -96,6 +103,8 @@ class Membership:
             _ALONE if is_late else _TOGETHER,
         )
         self._until = begun + LEASE_S - _LATEST_S
+        if is_late and self.joined.is_set():
+            self._recovers_until = _now() + LEASE_S
         for function in after:
             function()
         self._take(live)
@@ -111,8 +120,9 @@ class Membership:
         return _read_live(connection), [one for one in after if one is not None]
 
     def _take(self, live: Mapping[str, LiveReplica]) -> None:
-        before, self._live = self._live, live
-        if gone := frozenset(before.keys() - live.keys()):
+        before = self._live
+        self._live = {**before, **live} if self.is_recovering else live
+        if gone := frozenset(before.keys() - self._live.keys()):
             log.info("replicas are gone", replicas=sorted(gone))
             for heard in self.on_gone:
                 heard(gone)

@@ -17,9 +17,10 @@ from maitred.replicas.forwarding import Replicas
 from maitred.storage.database import Database, DriverConnection, WriteOptions
 
 _ROW: Final = "SELECT replica, number FROM server_owners WHERE name = ? FOR UPDATE"
-_IS_ALIVE: Final = (
-    "SELECT 1 FROM replicas WHERE id = ? AND alive_until > extract(epoch FROM clock_timestamp()) FOR UPDATE"
+_LOCK_LEASE: Final = (
+    "SELECT alive_until > extract(epoch FROM clock_timestamp()) FROM replicas WHERE id = ? FOR UPDATE"
 )
+"""Locks the lease, also one that has ended: a late renewal waits, and sees afterwards what was taken."""
 _PUT: Final = (
     "INSERT INTO server_owners (name, replica, number) VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET replica = excluded.replica, number = excluded.number"
@@ -32,6 +33,7 @@ _OWNER: Final = (
     "SELECT server_owners.replica FROM server_owners JOIN replicas ON replicas.id = server_owners.replica"
     " WHERE server_owners.name = ? AND alive_until > extract(epoch FROM clock_timestamp())"
 )
+_LAST_OWNER: Final = "SELECT replica FROM server_owners WHERE name = ?"
 _OWN: Final = "SELECT name, number FROM server_owners WHERE replica = ?"
 _GIVE_BACK: Final = "DELETE FROM server_owners WHERE name = ? AND replica = ? AND number = ?"
 _ALONE: Final = WriteOptions(wait_s=5.0)
@@ -79,13 +81,16 @@ class Ownership:
     async def find(self, name: str) -> str:
         """The live replica that has a name; empty if none has.
 
+        After an outage of the database, who had the name before has it until it can have come back.
+
         Raises:
             StoreError: The database cannot be read.
         """
         if name in self._held:
             return self._replicas.id
+        asked = _LAST_OWNER if self._replicas.membership.is_recovering else _OWNER
         row = await self._database.read_driver(
-            lambda connection: connection.execute(_OWNER, (name,)).fetchone()
+            lambda connection: connection.execute(asked, (name,)).fetchone()
         )
         return str(row[0]) if row else ""
 
@@ -115,8 +120,10 @@ class Ownership:
         row = connection.execute(_ROW, (name,)).fetchone()
         if row is not None and row[0] == own:
             return int(row[1])
-        if row is not None and connection.execute(_IS_ALIVE, (row[0],)).fetchone() is not None:
-            return str(row[0])
+        if row is not None:
+            lease = connection.execute(_LOCK_LEASE, (row[0],)).fetchone()
+            if lease is not None and (lease[0] or self._replicas.membership.is_recovering):
+                return str(row[0])
         number = int(connection.execute(_COUNT).fetchone()[0])
         connection.execute(_PUT, (name, own, number))
         return number
