@@ -44,6 +44,7 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "settled": SIGNAL,
     "warm": UPKEEP,
     "join_replicas": UPKEEP,
+    "drain_replica": UPKEEP,
     "answer_replica": "a signed token proves that another replica asks, before there is a viewer",
     "serving": UPKEEP,
     "mode": FORM,

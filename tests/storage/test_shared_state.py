@@ -10,12 +10,14 @@ from tests.support.valkey import ValkeyService
 
 from maitred.background import Background
 from maitred.errors import StoreError
+from maitred.storage.shared_sealed import SealedState
 from maitred.storage.shared_state import MOST_MESSAGE_BYTES, Allowance, MemoryState, SharedState
 
 pytestmark = pytest.mark.anyio
 
 SOON_S = 20.0
 A_MINUTE = 60.0
+KEY = b"k" * 32
 
 
 class Hearer:
@@ -69,13 +71,15 @@ async def two(request: pytest.FixtureRequest) -> AsyncIterator[Sequence[SharedSt
     """What two processes have of one store; memory has but one."""
     async with AsyncExitStack() as stack:
         if request.param == "memory":
-            yield [MemoryState()] * 2
+            yield [SealedState(MemoryState(), lambda: KEY)] * 2
             return
         postgres = request.param == "postgres"
         service = request.getfixturevalue("postgres" if postgres else "valkey_server")
         url = service.new_database() if postgres else service.new_url()
         open_state = of_postgres if postgres else of_valkey
-        states = [await stack.enter_async_context(open_state(url)) for _ in range(2)]
+        states = [
+            SealedState(await stack.enter_async_context(open_state(url)), lambda: KEY) for _ in range(2)
+        ]
         background = await stack.enter_async_context(Background())
         for state in states:
             background.start(state.watch)
@@ -181,7 +185,7 @@ async def test_a_message_reaches_every_process(two: Sequence[SharedState]) -> No
     for hearer in hearers:
         await hearer.until("ä message")
     if one.is_shared:
-        with pytest.raises(ValueError, match="7,000"):
+        with pytest.raises(ValueError, match="6,000"):
             await one.publish("m" * (MOST_MESSAGE_BYTES + 1))
 
 

@@ -7,11 +7,12 @@ the wrapped backend. Otherwise it is a link to the owner.
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 import anyio
 
 from maitred.backends.base import Backend, ConnectError, Connection, ConnectOptions, Ending, Notice
+from maitred.backends.owned_connection import OwnedConnection
 from maitred.backends.placement import MOVED, ServerPlacement
 from maitred.backends.runner_forms import fleet_name
 from maitred.errors import ReplicaError, ReplicaGoneError, StoreError
@@ -116,11 +117,14 @@ class PlacedBackend(Backend):
             ConnectError: It cannot be started, or the database cannot be written.
         """
         placement = self._placement
+        if not placement.replicas.own.runs_servers:
+            raise NotOwnerError(placement.replicas.id, "it is ending, or runs no servers")
         try:
-            await placement.ownership.claim(name)
+            number = await placement.ownership.claim(name)
         except StoreError as error:
             raise ConnectError(f"this replica cannot take it: {error.reason}") from error
         server = placement.server(name)
+        server.starts += 1  # before anything is awaited: until then nobody gives it back
 
         def heard(notice: Notice) -> None:
             options.on_notice(notice)
@@ -128,12 +132,22 @@ class PlacedBackend(Backend):
 
         try:
             async with self._backend.connect(replace(options, on_notice=heard)) as connection:
-                server.connection = connection
                 if not placement.ownership.holds(name):
                     raise ConnectError(MOVED)
-                yield connection
+                server.connection = self._owned(name, number, connection)
+                yield cast("Connection", server.connection)
         finally:
             self.is_elsewhere = not placement.ownership.holds(name)
             server.connection = None
+            server.starts -= 1
             with anyio.CancelScope(shield=True):
                 await placement.settle(name)
+
+    def _owned(self, name: str, number: int, connection: Connection) -> OwnedConnection:
+        placement, server = self._placement, self.spec.name
+        return OwnedConnection(
+            server,
+            connection,
+            lambda changes: placement.ownership.check(name, number, changes=changes),
+            lambda tool: placement.reads(server, tool),
+        )

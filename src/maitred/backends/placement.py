@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio
 
 from maitred.backends.base import ConnectError, Connection, ConnectOptions, Notice
+from maitred.backends.owned_connection import OwnedConnection
 from maitred.backends.runner_callers import CallersHere
 from maitred.backends.runner_forms import fleet_sharer, notice_of, to_form
 from maitred.backends.runner_link import LinkedConnection
@@ -26,11 +27,20 @@ MOVED: Final = "another replica runs it now"
 
 
 class LocalServer:
-    """An instance that this replica runs, with the links of other replicas to it: their ids, by link."""
+    """An instance that this replica runs, with the links of other replicas to it: their ids, by link.
+
+    `starts` counts the tasks of this replica that start or run it.
+    """
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: OwnedConnection | None = None
         self.links: dict[str, str] = {}
+        self.starts = 0
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it runs, starts, or another replica is linked to it."""
+        return bool(self.starts or self.links)
 
 
 class ServerPlacement:
@@ -44,7 +54,7 @@ class ServerPlacement:
         self.ownership = ownership
         self.local: dict[str, LocalServer] = {}
         self._callers = CallersHere(replicas)
-        self._reads = reads
+        self.reads = reads
         self._links: dict[str, LinkedConnection] = {}
         self._notices: dict[str, Callable[[Notice], None]] = {}
         self._last: dict[str, str] = {}
@@ -92,9 +102,31 @@ class ServerPlacement:
     async def settle(self, name: str) -> None:
         """Give an instance back that no replica needs and that does not run here."""
         found = self.local.get(name)
-        if found is not None and found.connection is None and not found.links:
-            del self.local[name]
-            await self.ownership.give_back(name)
+        if found is not None and not found.is_needed:
+            await self.ownership.give_back(name, unless=lambda: self._is_needed(name))
+            if not self._is_needed(name):
+                self.local.pop(name, None)
+                self._last.pop(name, None)
+
+    def _is_needed(self, name: str) -> bool:
+        found = self.local.get(name)
+        return found is not None and found.is_needed
+
+    def hand_over_idle(self) -> bool:
+        """End the instances that no request uses, so that another replica takes them; whether any is left."""
+        for name, found in list(self.local.items()):
+            connection = found.connection
+            if connection is None or not connection.alive or connection.under_way:
+                continue
+            self._tell_end(found)
+            connection.end(MOVED)
+        return any(found.starts for found in self.local.values())
+
+    def _tell_end(self, found: LocalServer) -> None:
+        links, found.links = found.links, {}
+        for owner in set(links.values()):
+            ended = [link for link, other in links.items() if other == owner]
+            self.replicas.tell(owner, "link.ended", {"links": ended, "reason": MOVED})
 
     def _lost(self, name: str) -> None:
         found = self.local.pop(name, None)
@@ -128,7 +160,7 @@ class ServerPlacement:
             opened | {"link": link, "sharer": sharer},
             self.replicas,
             self._callers,
-            self._reads,
+            self.reads,
         )
         self._links[link] = connection
         self._notices[link] = options.on_notice

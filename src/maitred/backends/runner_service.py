@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -23,6 +23,7 @@ from maitred.model.sharing import Sharer
 from maitred.replicas.forwarding import ReplicaRequest
 from maitred.replicas.ownership import NotOwnerError
 
+_LOOK_S: Final = 0.2
 Answered = Callable[[Connection, ReplicaRequest], Awaitable[Mapping[str, Any]]]
 
 
@@ -51,6 +52,7 @@ class RunnerService:
         self._replicas.register("server.unsubscribe", self._unsubscribe)
         self._replicas.register("server.restart", self._restart)
         placement.replicas.membership.on_gone.append(self._gone)
+        placement.replicas.on_drain.append(self._hand_over)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -66,7 +68,7 @@ class RunnerService:
         sharer = sharer_of(body["sharer"])
         name = self._name(body["server"], sharer)
         if not self._replicas.own.runs_servers:
-            raise NotOwnerError(self._replicas.id, "its role is `gateway`")
+            raise NotOwnerError(self._replicas.id, f"its role is `{self._replicas.own.role}`")
         number = await self._placement.ownership.claim(name)
         self._placement.server(name).links[body["link"]] = request.sender
         try:
@@ -75,6 +77,11 @@ class RunnerService:
         except BaseException:
             await self._end_link(body["link"])
             raise
+
+    async def _hand_over(self) -> None:
+        """Let other replicas take the servers, each as soon as no call uses it; returns when all are given."""
+        while self._placement.hand_over_idle():
+            await anyio.sleep(_LOOK_S)
 
     async def _leave(self, request: ReplicaRequest) -> Mapping[str, Any]:
         """A replica needs an instance no more; that of a single client ends soon."""

@@ -7,6 +7,7 @@ holds, and no code can change a stored answer.
 """
 
 import json
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -112,7 +113,9 @@ class ResultCache:
 
     With a `state` that is shared, other gateways have them too, as long as no call at any gateway changed
     the server: each change begins a new epoch of the server, and the answers of former ones count no more.
-    While the shared store is away, nothing is answered from the cache.
+    An epoch has a random name, so that one that was lost with the store never comes again. While the shared
+    store is away, nothing is answered from the cache; when it is back, all servers begin a new epoch, since
+    calls may have changed them meanwhile.
     """
 
     def __init__(
@@ -125,6 +128,10 @@ class ResultCache:
         self.max_bytes = max_bytes
         self._state = state if state is not None and state.is_shared and max_bytes else None
         self._epochs: dict[str, bytes] = {}
+        self._ended: set[str] = set()
+        """Servers whose epoch has to end before anything is answered."""
+        if self._state is not None:
+            self._state.listen(self._message, self._lost)
         self._clock = clock
         # no TTLCache: how long an answer is fresh differs by tool
         self._answers: LRUCache[CacheKey, _CachedAnswer] = LRUCache(max_bytes, lambda answer: answer.size)
@@ -176,12 +183,31 @@ class ResultCache:
         Raises:
             StoreError: The epoch is not known.
         """
-        epoch = await state.get(_epoch_key(key.server)) or b"0"
+        for server in [*self._ended]:
+            await self._begin_epoch(state, server)
+        epoch = await state.get(_epoch_key(key.server))
+        if epoch is None:
+            await state.swap(_epoch_key(key.server), None, _new_epoch(), _EPOCH_S)
+            epoch = await state.get(_epoch_key(key.server)) or _new_epoch()
         if self._epochs.get(key.server, epoch) != epoch:
             self.clear(key.server)
         self._epochs[key.server] = epoch
         parts = [key.server, key.version, key.tool, key.arguments, key.principal, key.instance]
         return f"cached:{content_hash(canonical([*parts, epoch.decode()]))}"
+
+    async def _begin_epoch(self, state: SharedState, server: str) -> None:
+        epoch = _new_epoch()
+        await state.put(_epoch_key(server), epoch, _EPOCH_S)
+        self._epochs[server] = epoch
+        self._ended.discard(server)
+
+    def _message(self, text: str) -> None:
+        """Nothing: each call reads the epoch."""
+
+    def _lost(self) -> None:
+        self._ended.update(self._epochs)
+        for server in self._epochs:
+            self.clear(server)
 
     async def _fetch(self, place: str) -> bytes | None:
         with suppress(StoreError):
@@ -199,8 +225,9 @@ class ResultCache:
         if self._state is None:
             return
         try:
-            self._epochs[server] = b"%d" % await self._state.add(_epoch_key(server), 1, _EPOCH_S)
+            await self._begin_epoch(self._state, server)
         except StoreError as error:
+            self._ended.add(server)
             log.warning("other gateways may answer from their caches", server=server, reason=error.reason)
 
     def clear(self, server: str, *, but: CacheKey | None = None) -> None:
@@ -247,6 +274,10 @@ class ResultCache:
     def _keep(self, key: CacheKey, kept: _CachedAnswer) -> None:
         if kept.size <= self.max_bytes:
             self._answers[key] = kept
+
+
+def _new_epoch() -> bytes:
+    return secrets.token_hex(8).encode()
 
 
 def _epoch_key(server: str) -> str:

@@ -52,6 +52,15 @@ class ReplicaMethods:
         async with self._context.jobs.run(job) as fence:
             yield fence is not None
 
+    def drain_replica(self) -> None:
+        """Begin to end: let other replicas take the servers of this one, each once no call uses it."""
+        self._replicas.drain()
+
+    @property
+    def is_replica_drained(self) -> bool:
+        """Whether no other replica needs this one any more."""
+        return self._replicas.is_drained
+
     async def answer_replica(self, token: str, read: Callable[[int], Awaitable[bytes]]) -> bytes:
         """Answer a request of another replica, which its token proves.
 

@@ -39,8 +39,9 @@ _KNOWN: Final = ("elicitation", "roots", "sampling", "tasks")
 Kind = Literal["ended", "changed", "listening", "send", "notice"]
 """What a message says of a session: it has ended; its stub differs; its client listens at the sender; the
 client has to get a message; it has sent a notification."""
-Handler = Callable[[Kind, str, str, Any], None]
-"""Gets the kind of a message, the process that sent it, the id of the session, and what it says."""
+Handler = Callable[[Kind, str, Any, str], None]
+"""Gets the kind of a message, the id of the session, and what it says, or the name by which `long_body` reads
+that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,31 +234,29 @@ class SessionStubs:
         Raises:
             StoreError: The store cannot be reached.
         """
-        text = json.dumps(["session", self.replica, kind, session_id, body])
+        text = json.dumps(["session", self.replica, kind, session_id, body, ""])
         if len(text) > MOST_MESSAGE_BYTES:
-            key = f"message:{secrets.token_hex(12)}"
-            await self._state.put(key, text.encode(), _LONG_MESSAGE_S)
-            text = json.dumps(["session", self.replica, kind, session_id, {"at": key}])
+            name = secrets.token_hex(12)
+            await self._state.put(f"message:{name}", json.dumps(body).encode(), _LONG_MESSAGE_S)
+            text = json.dumps(["session", self.replica, kind, session_id, None, name])
         await self._state.publish(text)
 
-    async def long_body(self, body: Any) -> Any:
-        """What a message says, also if it was too long for the message itself; `None` if it is lost.
+    async def long_body(self, name: str) -> Any:
+        """What a message says that was too long for the message itself; `None` if it is lost.
 
         Raises:
             StoreError: The store cannot be reached.
         """
-        if not (isinstance(body, Mapping) and isinstance(body.get("at"), str)):
-            return body
-        text = await self._state.get(body["at"])
-        return json.loads(text)[4] if text is not None else None
+        text = await self._state.get(f"message:{name}")
+        return json.loads(text) if text is not None else None
 
     def _heard(self, message: str) -> None:
         handler = self._handler() if self._handler else None
         if handler is None or not message.startswith('["session"'):
             return
-        _, sender, kind, session_id, body = json.loads(message)
+        _, sender, kind, session_id, body, long = json.loads(message)
         if sender != self.replica:
-            handler(kind, sender, session_id, body)
+            handler(kind, session_id, body, long)
 
     def _lost(self) -> None:
         if self._on_loss is not None and (on_loss := self._on_loss()) is not None:

@@ -10,14 +10,14 @@ LEASE_S: Final = 15.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LiveReplica:
-    """A live replica. `address` is where the others reach it, such as `http://10.0.0.7:8420`."""
+    """A live replica; one that is ending has the role `draining`. `address` is where the others reach it, such as `http://10.0.0.7:8420`."""
 
     id: str
-    role: ReplicaRole
+    role: ReplicaRole | Literal["draining"]
     address: str
     version: str
 
     @property
     def runs_servers(self) -> bool:
         """Whether it may own servers that are programs or containers."""
-        return self.role != "gateway"
+        return self.role in ("runner", "both")

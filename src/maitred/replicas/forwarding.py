@@ -85,6 +85,10 @@ class Replicas:
         self._background = Background()
         self._client: httpx2.AsyncClient | None = None
         self._waiting: dict[str, set[anyio.CancelScope]] = {}
+        self._answering = 0
+        self._drained = anyio.Event()
+        self.on_drain: list[Callable[[], Awaitable[None]]] = []
+        """What is done before this replica ends; it still answers the others meanwhile."""
         self.membership.on_gone.append(self._give_up)
 
     @property
@@ -129,7 +133,24 @@ class Replicas:
         """
         if self._is_shared and not self._own.address:
             self._own = replace(self._own, address=self._configured or reachable(address))
-            self._background.start(self.membership.keep_up, self._own)
+            self._background.start(self.membership.keep_up, lambda: self._own)
+
+    def drain(self) -> None:
+        """Begin to end: no server is placed here any more, and those that run here go to other replicas."""
+        if self.is_member and self._own.role != "draining":
+            self._own = replace(self._own, role="draining")
+            self.membership.hurry()
+            self._background.start(self._drain)
+
+    async def _drain(self) -> None:
+        for function in self.on_drain:
+            await function()
+        self._drained.set()
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether no other replica needs this one now, after `drain`; a process that is alone needs none."""
+        return not self.is_member or (self._drained.is_set() and not self._answering)
 
     def register(self, kind: str, handler: Handler) -> None:
         """Have requests of a kind answered by a function.
@@ -271,10 +292,13 @@ class Replicas:
             body=wire["body"],
             viewer=None if acting is None else viewer_from_wire(acting),
         )
+        self._answering += 1
         try:
             answer = {"answer": await self._handle(request)}
         except MaitredError as error:
             answer = {"error": error_to_wire(error)}
+        finally:
+            self._answering -= 1
         return json.dumps(answer, separators=(",", ":")).encode()
 
     async def _handle(self, request: ReplicaRequest) -> Mapping[str, Any]:

@@ -57,6 +57,7 @@ class Membership:
         self._live: Mapping[str, LiveReplica] = {}
         self._until = 0.0
         self._recovers_until = 0.0
+        self._hurry = anyio.Event()
         self.joined = anyio.Event()
         """Set once this replica has a lease for the first time."""
         self.on_renew: list[Renewal] = []
@@ -127,23 +128,29 @@ class Membership:
             for heard in self.on_gone:
                 heard(gone)
 
-    async def keep_up(self, own: LiveReplica) -> None:
+    def hurry(self) -> None:
+        """Renew now, because the others have to know something of this replica."""
+        self._hurry.set()
+
+    async def keep_up(self, own: Callable[[], LiveReplica]) -> None:
         """Renew until cancelled; then the others know at once that this replica has gone."""
         is_away = False
         try:
             while True:
                 try:
-                    await self.renew(own)
+                    self._hurry = anyio.Event()
+                    await self.renew(own())
                     is_away = False
                 except StoreError as error:
                     if not is_away:
                         log.warning("the lease of this replica is not renewed", reason=error.reason)
                     is_away = True
-                await anyio.sleep(_AGAIN_S if is_away else RENEW_S)
+                with anyio.move_on_after(_AGAIN_S if is_away else RENEW_S):
+                    await (anyio.sleep_forever() if is_away else self._hurry.wait())
         finally:
             self._until = 0.0
             with anyio.move_on_after(_AGAIN_S, shield=True):
-                await self._leave(own.id)
+                await self._leave(own().id)
 
     async def _leave(self, own: str) -> None:
         try:

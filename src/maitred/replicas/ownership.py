@@ -128,9 +128,14 @@ class Ownership:
         connection.execute(_PUT, (name, own, number))
         return number
 
-    async def give_back(self, name: str) -> None:
-        """Let another replica have a name; while the database is away, it stays until the lease ends."""
+    async def give_back(self, name: str, *, unless: Callable[[], bool] = lambda: False) -> None:
+        """Let another replica have a name; while the database is away, it stays until the lease ends.
+
+        `unless` is asked once no claim is under way: it says whether the name is needed again.
+        """
         async with self._lock:
+            if unless():
+                return
             number = self._held.pop(name, None)
             if number is None:
                 return

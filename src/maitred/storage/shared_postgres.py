@@ -14,6 +14,7 @@ from maitred.errors import StoreError
 from maitred.storage.database import Database, DriverConnection, WriteOptions
 from maitred.storage.shared_state import (
     LEASE_S,
+    MOST_SEALED_BYTES,
     Allowance,
     RunningCalls,
     SharedState,
@@ -129,7 +130,7 @@ class PostgresState(SharedState):
 
     async def publish(self, message: str) -> None:
         """See `SharedState.publish`."""
-        check_message(message)
+        check_message(message, MOST_SEALED_BYTES)
         await self._read(lambda connection: connection.execute(_NOTIFY, (MESSAGE + message,)).fetchall())
 
     async def watch(self) -> None:
@@ -159,9 +160,9 @@ class PostgresState(SharedState):
         try:
             done = await ask()
         except StoreError as error:
-            self.why_away = error.reason
+            self._why_away = error.reason
             raise
-        self.why_away = ""
+        self._why_away = ""
         return done
 
 

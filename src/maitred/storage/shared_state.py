@@ -13,12 +13,16 @@ from typing import Final
 from weakref import WeakMethod
 
 import anyio
+import structlog
 
 from maitred.errors import StoreError
 from maitred.token_bucket import TokenBucket
 
-MOST_MESSAGE_BYTES: Final = 7_000
-"""PostgreSQL delivers no longer ones."""
+log = structlog.get_logger(__name__)
+
+MOST_MESSAGE_BYTES: Final = 6_000
+MOST_SEALED_BYTES: Final = 7_800
+"""Of a message as it is sent: PostgreSQL delivers no longer ones."""
 LEASE_S: Final = 60.0
 """For how long a call counts as running after its process was last heard of."""
 RENEW_S: Final = 20.0
@@ -62,13 +66,17 @@ class SharedState(ABC):
         self._listeners: list[WeakMethod[Callable[[str], None]]] = []
         self._resets: list[WeakMethod[Callable[[], None]]] = []
         self._is_live = False
-        self.why_away = ""
-        """Why the store could not be reached at the last attempt; empty if it could."""
+        self._why_away = ""
 
     @property
     def is_live(self) -> bool:
         """Whether messages of other processes arrive now."""
         return self._is_live
+
+    @property
+    def why_away(self) -> str:
+        """Why the store could not be reached at the last attempt; empty if it could."""
+        return self._why_away
 
     @abstractmethod
     async def get(self, key: str) -> bytes | None:
@@ -128,8 +136,12 @@ class SharedState(ABC):
 
     def _deliver(self, message: str) -> None:
         for reference in self._listeners:
-            if (method := reference()) is not None:
+            if (method := reference()) is None:
+                continue
+            try:
                 method(message)
+            except Exception:  # of another version, or forged: this process must go on
+                log.exception("a message of another process was not understood")
 
     def _reset(self) -> None:
         for reference in self._resets:
@@ -255,14 +267,14 @@ def first_shortage(
     return None
 
 
-def check_message(message: str) -> None:
+def check_message(message: str, most: int = MOST_MESSAGE_BYTES) -> None:
     """Refuse a message that is too long.
 
     Raises:
         ValueError: It is; put what it says under a key, and send the key.
     """
-    if len(message.encode()) > MOST_MESSAGE_BYTES:
-        raise ValueError(f"a message has at most {MOST_MESSAGE_BYTES:,} bytes")
+    if len(message.encode()) > most:
+        raise ValueError(f"a message has at most {most:,} bytes")
 
 
 async def renew_for_ever(renew: Callable[[], Awaitable[None]], every_s: float = RENEW_S) -> None:

@@ -19,6 +19,7 @@ from maitred.config.redaction import redact
 from maitred.errors import StoreAwayError
 from maitred.storage.shared_state import (
     LEASE_S,
+    MOST_SEALED_BYTES,
     Allowance,
     RunningCalls,
     SharedState,
@@ -162,7 +163,7 @@ class ValkeyState(SharedState):
 
     async def publish(self, message: str) -> None:
         """See `SharedState.publish`."""
-        check_message(message)
+        check_message(message, MOST_SEALED_BYTES)
         await self._ask(lambda: self._server.publish(self._key("messages"), message))
 
     async def watch(self) -> None:
@@ -192,10 +193,10 @@ class ValkeyState(SharedState):
                     continue
                 heard_at = time.monotonic()
                 if message["type"] == "subscribe":
-                    self._is_live, self.why_away = True, ""
+                    self._is_live, self._why_away = True, ""
                     self._reset()
                 elif message["type"] == "message":
-                    self._deliver(message["data"].decode())
+                    self._deliver(message["data"].decode("utf-8", "replace"))
 
     async def _renew(self) -> None:
         for holder, keys in [*self._running.keys.items()]:
@@ -220,14 +221,14 @@ class ValkeyState(SharedState):
             self._away_until = time.monotonic() + _AGAIN_S
             self._note(error)
             raise self._away(self.why_away) from error
-        self.why_away = ""
+        self._why_away = ""
         return answer
 
     def _note(self, error: Exception) -> None:
         reason = redact(str(error).strip().partition("\n")[0]) or type(error).__name__
         if not self.why_away:
             log.warning("the store of shared values does not answer", store=self.name, reason=reason)
-        self.why_away = reason
+        self._why_away = reason
 
     def _away(self, reason: str) -> StoreAwayError:
         return StoreAwayError(

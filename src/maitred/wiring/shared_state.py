@@ -10,6 +10,7 @@ from maitred.errors import ConfigError
 from maitred.extras import install_command
 from maitred.storage.shared_state import MemoryState, SharedState
 from maitred.wiring.references import operator_resolver
+from maitred.wiring.storage import shared_key
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.storage.database import Database
@@ -23,8 +24,15 @@ def make_shared_state(settings: Settings, database: "Database", *, serves: bool)
     Raises:
         ConfigError: `shared.url` cannot be used, or the package for Valkey is not installed.
     """
-    if not serves:
+    state = _make_state(settings, database) if serves else None
+    if state is None:
         return MemoryState()
+    from maitred.storage.shared_sealed import SealedState
+
+    return SealedState(state, shared_key(settings, "what gateways share"))
+
+
+def _make_state(settings: Settings, database: "Database") -> SharedState | None:
     if settings.shared.url:
         if not settings.catalog.url:
             raise _url_error(settings, "is for gateways that share a catalog, so set `catalog.url`, too")
@@ -33,7 +41,7 @@ def make_shared_state(settings: Settings, database: "Database", *, serves: bool)
         from maitred.storage.shared_postgres import PostgresState
 
         return PostgresState(database)
-    return MemoryState()
+    return None
 
 
 def _make_valkey(settings: Settings) -> SharedState:

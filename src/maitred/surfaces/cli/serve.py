@@ -240,7 +240,8 @@ async def _serve_http(
         stop=stop,
         ready=ready,
         ending=ending,
-        is_idle=lambda: not surface.parked_calls.count,
+        draining=gateway.drain_replica,
+        is_idle=lambda: not surface.parked_calls.count and gateway.is_replica_drained,
         held=listening,
     )
 

@@ -86,13 +86,14 @@ async def serve_http(
     *,
     stop: anyio.Event,
     ready: Callable[[str], None],
+    draining: Callable[[], None] = lambda: None,
     ending: Callable[[], None] = lambda: None,
     is_idle: Callable[[], bool] = lambda: True,
     held: socket.socket | None = None,
 ) -> None:
     """Serve until `stop` is set; `ready` is called with the address once the server accepts requests.
 
-    Then it serves for `unready_s` more, so that a load balancer hears of it, and until `is_idle`, so that
+    Then `draining` is called, and it serves for `unready_s` more, so that a load balancer hears of it, and until `is_idle`, so that
     what waits for further requests gets them. After `ending`, which ends streams that would stay open, it
     takes no connection more, and waits for requests under way until `drain_s` have gone by in all. `held` is
     a socket that listens already, on which it serves instead of one of its own.
@@ -118,6 +119,7 @@ async def serve_http(
 
     async def end() -> None:
         await stop.wait()
+        draining()
         left_s = await _drain(settings, is_idle)
         config.timeout_graceful_shutdown = left_s  # type: ignore[assignment]
         ending()

@@ -7,7 +7,7 @@ elsewhere, answers and cancellations, is passed on.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -43,6 +43,8 @@ _LOOK_S: Final = 2.0
 _ANSWER: Final = "answer of a client"
 _WAIT_S: Final = 10.0
 _GATHER_S: Final = 0.02
+_MOST_ID: Final = 200
+"""Characters of the id of a request, of which other gateways hear that it is cancelled."""
 
 
 class SharedSession(Session):
@@ -121,7 +123,7 @@ class SharedSessions(Sessions):
                 await self._look(session)
             if now - session.touched_at > self.idle_s / 3:
                 session.touched_at = now
-                self._background.start(self._touch, session)
+                self._background.start(_safely, self._touch, session)
         return None if session.is_over else session
 
     async def _make_again(self, session_id: str, viewer: Viewer | None) -> Session | None:
@@ -232,7 +234,8 @@ class SharedSessions(Sessions):
     async def take_answer(self, session: Session, message: Mapping[str, Any]) -> None:
         """Take the answer to a question, or pass it on to the gateway that asked."""
         asker, _, _ = str(message.get("id", "")).rpartition(".")
-        if session.questions.settle(message) or asker in ("", self._stubs.replica):
+        others = {one.id for one in self._replicas.membership.live} - {self._stubs.replica}
+        if session.questions.settle(message) or asker not in others:
             return
         try:
             await self._replicas.forward(asker, _ANSWER, {"session": session.id, "message": message})
@@ -249,10 +252,11 @@ class SharedSessions(Sessions):
     async def take_notice(self, session: Session, method: str, params: Mapping[str, Any] | None) -> None:
         """Cancel a request under way, here or at another gateway, and let all know of changed roots."""
         if method == CANCELLED:
-            if not session.cancel(as_request_id(cancelled_request_id_from_params(params))):
-                await self._stubs.send_if_reachable("notice", session.id, [method, params])
+            request_id = as_request_id(cancelled_request_id_from_params(params))
+            if not session.cancel(request_id) and len(str(request_id)) <= _MOST_ID:
+                await self._stubs.send_if_reachable("notice", session.id, [method, {"requestId": request_id}])
         elif method == _ROOTS_CHANGED:
-            await self._stubs.send_if_reachable("notice", session.id, [method, params])
+            await self._stubs.send_if_reachable("notice", session.id, [method, None])
 
     async def _pass(self, session_id: str, message: Mapping[str, Any]) -> bool:
         """Pass a message on to the gateway at which a client listens."""
@@ -273,7 +277,7 @@ class SharedSessions(Sessions):
             session.may_have_missed = False
             stub = await self._stubs.read(session.id)
             resources = stub.resources if stub is not None else ()
-            self._background.start(self._resume, session, resources)
+            self._background.start(_safely, self._resume, session, resources)
         return "" if is_elsewhere else last_event_id
 
     async def _resume(self, session: SharedSession, resources: Sequence[str]) -> None:
@@ -325,23 +329,23 @@ class SharedSessions(Sessions):
 
     # --- what other gateways say --------------------------------------------------------------------------
 
-    def _heard(self, kind: Kind, sender: str, session_id: str, body: Any) -> None:
+    def _heard(self, kind: Kind, session_id: str, body: Any, long: str) -> None:
         session = self.sessions.get(session_id)
         if not isinstance(session, SharedSession):
             return
         if kind == "ended":
-            self._background.start(self.close, session)
+            self._background.start(_safely, self.close, session)
         elif kind == "listening":
             session.may_have_missed = True
             session.events.end_listening()
         elif kind == "changed":
-            self._background.start(self._look, session)
+            self._background.start(_safely, self._look, session)
         else:
-            self._background.start(self._act, kind, session, body)
+            self._background.start(_safely, self._act, kind, session, body, long)
 
-    async def _act(self, kind: Kind, session: SharedSession, body: Any) -> None:
+    async def _act(self, kind: Kind, session: SharedSession, body: Any, long: str) -> None:
         try:
-            said = await self._stubs.long_body(body)
+            said = await self._stubs.long_body(long) if long else body
         except StoreError as error:
             log.warning("a message about a session was not read", kind=kind, reason=error.reason)
             return
@@ -360,7 +364,7 @@ class SharedSessions(Sessions):
     def _lost(self) -> None:
         """Look at all copies: one may have ended while no messages arrived."""
         if self._background.is_open:
-            self._background.start(self._look_at_all)
+            self._background.start(_safely, self._look_at_all)
 
     async def _look_at_all(self) -> None:
         for session in [*self.sessions.values()]:
@@ -418,7 +422,15 @@ class SharedSessions(Sessions):
                     session.is_unsaved or (session.holds and session.touched_at < before)
                 ):
                     session.touched_at = time.monotonic()
-                    await self._touch(session)
+                    await _safely(self._touch, session)
+
+
+async def _safely(act: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Do what a message asks for; a fault of one message must not end the sessions of all clients."""
+    try:
+        await act(*args)
+    except Exception:
+        log.exception("a message about sessions was not carried out")
 
 
 def _restore(session: Session, stub: SessionStub) -> None:
