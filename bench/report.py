@@ -6,6 +6,7 @@ from typing import Any
 from tests.support.page_tokens import BREAK_EVEN_TOKENS
 from tests.support.token_table import DOCUMENT
 
+from bench import fleet
 from bench.ablation import Ablation
 from bench.availability import AIM, Availability, Counted
 from bench.browsing import Browsing, Errand
@@ -548,6 +549,7 @@ SHOW: Mapping[str, Callable[[Output, Any], None]] = {
     "usage": show_usage,
     "tiers": show_tiers,
     "hits": show_hits,
+    "fleet": fleet.show,
     "chains": show_chains,
     "churn": show_churn,
     "faults": show_faults,

@@ -16,7 +16,7 @@ class Size:
     `known_servers` and `proxied_servers` are how many servers a program starts with. `growth` has pairs of
     tools and servers; of these, the peer is measured up to `growth_peer_tools`. `quality_queries` are asked
     of each labelled set of at most `quality_tools`, all of them if it is 0. `minutes` is how long
-    availability is measured.
+    availability and a fleet are measured, and `sessions` how many are open at a fleet.
     """
 
     quick: bool
@@ -45,6 +45,7 @@ class Size:
     quality_tools: int
     quality_queries: int
     minutes: float
+    sessions: int
 
 
 FULL = Size(
@@ -74,6 +75,7 @@ FULL = Size(
     quality_tools=100_000,
     quality_queries=0,
     minutes=10,
+    sessions=10_000,
 )
 QUICK = Size(
     quick=True,
@@ -102,6 +104,7 @@ QUICK = Size(
     quality_tools=1_000,
     quality_queries=40,
     minutes=1,
+    sessions=100,
 )
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from tests.support.arrangement import arrange, bounded
 from tests.support.podman import Podman, podman_service
 from tests.support.postgres import Postgres, postgres_service
+from tests.support.valkey import ValkeyService, valkey_service
 
 from maitred.catalog.token_count import count_tokens
 from maitred.catalog.token_worker import TokenWorker
@@ -128,6 +129,13 @@ def llm_packages() -> None:
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; tests are skipped where none can be started."""
     with postgres_service() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[ValkeyService]:
+    """A Valkey server; tests are skipped where none can be started."""
+    with valkey_service() as service:
         yield service
 
 

@@ -5,7 +5,7 @@ error but a result. An unexpected exception is a bug and never one of these. Dir
 `ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (ten
 kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `AllowPatternError`, `DecisionError`,
 `UnknownDetailError`, `UnknownTagError`, `ToolWithheldError`, `CallNotApprovedError`, `AuditError`,
-`ArgumentsError`, `NotAllowedError`, `BusyError`.
+`ArgumentsError`, `NotAllowedError`, `BusyError`, `ReplicaError`.
 """
 
 import errno
@@ -558,3 +558,25 @@ class BusyError(MaitredError):
         self.reason = reason
         self.retry_in_s = retry_in_s
         super().__init__(f"The call was not made: {reason}.")
+
+
+class ReplicaError(MaitredError):
+    """Another replica did not do what this one asked of it.
+
+    With `unread`, the other replica certainly did not begin, so it is safe to ask again.
+    """
+
+    code: ClassVar[str] = "replica_failed"
+
+    def __init__(self, replica: str, reason: str, *, unread: bool = False) -> None:
+        self.replica = replica
+        self.reason = reason
+        self.unread = unread
+        effect = "It did not begin." if unread else "What was asked of it may or may not have taken effect."
+        super().__init__(f"Replica {replica!r} of the gateway failed: {reason}. {effect}")
+
+
+class ReplicaGoneError(ReplicaError):
+    """The replica that owns what a request is about has ended, or cannot be reached."""
+
+    code: ClassVar[str] = "replica_gone"

@@ -1,19 +1,25 @@
 """Teams share limits: a call over one is refused with the team's name, and takes nothing from its caller."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.access.house import SOON_S, opened, settings_of
+from tests.catalog.databases import new_catalog
 
 from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits, TeamLimits
+from maitred.access.team_budget import TeamBudgets
+from maitred.access.teams import PrincipalGroups
 from maitred.config.load import parse
 from maitred.config.settings import AccessSettings, GroupEntry, TeamEntry
 from maitred.errors import BusyError, ConfigError
 from maitred.model.access import LOCAL_USER, Grant, Viewer
 from maitred.model.sign_in import SignedIn
 from maitred.model.tools import ToolCall
+from maitred.storage.sqlite import SqliteDatabase
+from maitred.usage.recorder import UsageRecorder
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +65,43 @@ def test_a_call_that_the_team_refuses_takes_nothing_from_its_caller() -> None:
     assert spent.reason.startswith("'ann' may call 60 times a minute")
     other = limiter.enter("bob", team=team)
     assert isinstance(other, CallPermit)
+
+
+async def test_a_team_that_used_its_tokens_of_the_day_makes_no_more_calls(tmp_path: Path) -> None:
+    """What members used at another gateway on the catalog counts. Other teams go on, and so does search."""
+    money = TeamEntry(principals=("ann", "bob"), tokens_per_day=500)
+    wide = TeamEntry(principals=("eve",), tokens_per_day=1_000_000)
+    settings = settings_of(tmp_path, access=AccessSettings(teams={"money": money, "wide": wide}))
+    async with opened(settings) as gateway:
+        await gateway.call(READ, viewer=member("ann"))
+        gateway.count_answer("word " * 600, member("bob"))  # as what a search answered
+        gateway.count_answer("word " * 900, member("eve"))
+    async with opened(settings) as other:
+        for name in ("ann", "bob"):
+            with pytest.raises(BusyError, match="of its 500 tokens of today; try again after") as error:
+                await other.call(READ, viewer=member(name))
+            assert error.value.reason.startswith("the team 'money' has used ")
+            assert 0 < error.value.retry_in_s <= 86_400
+        await other.call(READ, viewer=member("eve"))
+        await other.call(READ, viewer=member("mallory"))
+        assert await other.search("read a note", viewer=member("ann"))
+
+
+async def test_a_budget_begins_again_at_midnight(tmp_path: Path) -> None:
+    """And while the database cannot be read, the last figures count."""
+    money = TeamEntry(principals=("ann",), tokens_per_day=100)
+    now = datetime(2026, 3, 1, 21, 30, tzinfo=UTC)
+    async with SqliteDatabase(new_catalog(tmp_path)) as database:
+        usage = UsageRecorder(database, clock=lambda: now)
+        budgets = TeamBudgets(usage, PrincipalGroups(database), clock=lambda: now)
+        async with usage:
+            usage.spent("ann", result_tokens=100)
+            with pytest.raises(
+                BusyError, match="100 of its 100 tokens of today; try again after midnight UTC, in 3 h"
+            ):
+                await budgets.check(member("ann"), {"money": money})
+            now += timedelta(hours=3)
+            await budgets.check(member("ann"), {"money": money})
 
 
 async def test_the_team_of_a_principal_is_known_after_it_left(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from maitred.config.clients.discovery import discover
 from maitred.config.clients.table import CLIENT_IDS
+from maitred.config.kubernetes_settings import McpServerWatch
 from maitred.config.load import ServerEntry, parse
 from maitred.config.monitoring_settings import ModelPrice
 from maitred.config.settings import (
@@ -32,6 +33,7 @@ IMPORT = (DOCS / "import.md").read_text(encoding="utf-8")
 SECTIONS = {field.name: type(getattr(Settings(source=Path()), field.name)) for field in fields(Settings)}
 NESTED = {
     "http.jwt": Jwt,
+    "kubernetes.watch": McpServerWatch,
     "access.groups": GroupEntry,
     "access.sign_in": SignIn,
     "access.teams": TeamEntry,

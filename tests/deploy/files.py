@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = DEPLOY / "compose.yaml"
 WITH_ENGINE = DEPLOY / "compose.engine.yaml"
-KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+KUBERNETES = DEPLOY / "kubernetes"
+CHART = DEPLOY / "helm/maitred"
 _KNOWN = frozenset(
     "ARG FROM WORKDIR COPY RUN ENV USER VOLUME EXPOSE HEALTHCHECK ENTRYPOINT CMD".split()  # noqa: SIM905
 )
@@ -25,9 +26,11 @@ def read_yaml(path: Path) -> list[dict[str, Any]]:
     return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
 
 
-def resource(kind: str) -> dict[str, Any]:
-    """The one resource of a kind."""
-    [found] = [one for path in KUBERNETES for one in read_yaml(path) if one["kind"] == kind]
+def pod() -> dict[str, Any]:
+    """The pod of a gateway in Kubernetes, as the base has it."""
+    found: dict[str, Any] = read_yaml(KUBERNETES / "base/gateway/deployment.yaml")[0]["spec"]["template"][
+        "spec"
+    ]
     return found
 
 

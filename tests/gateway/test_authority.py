@@ -43,6 +43,9 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "decision_count": SIGNAL,
     "settled": SIGNAL,
     "warm": UPKEEP,
+    "join_replicas": UPKEEP,
+    "drain_replica": UPKEEP,
+    "answer_replica": "a signed token proves that another replica asks, before there is a viewer",
     "serving": UPKEEP,
     "mode": FORM,
     "forget": OWN,
@@ -142,6 +145,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "result": {"content": []},
     "definitions": [],
     "client": "cursor",
+    "job": "tiers",
     "enabled": False,
 }
 """A value for each parameter without default, by its name."""

@@ -4,12 +4,14 @@ A module says what stands behind the gateway by a fixture `make_config` of its o
 use for `front`.
 """
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from mcp import Client
 from tests.interaction.harness import Front, HttpGateway, Mode, Transport, cli, serving
+from tests.support.replicas import replica_config, serving_replicas
 
 FRONTS: list[tuple[Transport, Mode]] = [
     ("stdio", "legacy"),
@@ -41,8 +43,13 @@ def config(tmp_path_factory: pytest.TempPathFactory, make_config: Callable[[Path
 
 
 @pytest.fixture(scope="module")
-def http_gateway(config: Path) -> Iterator[HttpGateway]:
-    """One gateway for all tests of the module."""
+def http_gateway(config: Path, request: pytest.FixtureRequest) -> Iterator[HttpGateway]:
+    """One gateway for all tests of the module, or on demand several that look like one."""
+    if count := int(os.environ.get("MAITRED_TEST_REPLICAS", "0")):
+        several = replica_config(config, request.getfixturevalue("postgres"))
+        with serving_replicas(several, count) as (gateway, _):
+            yield gateway
+        return
     with serving(config) as gateway:
         yield gateway
 

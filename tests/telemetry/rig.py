@@ -1,6 +1,6 @@
 """A gateway that sends telemetry, before a server over HTTP that remembers what its requests carried."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +25,15 @@ ANSWER = "classified-answer"
 
 @dataclass(kw_only=True)
 class NoteServer:
-    """Remembers `_meta` and headers of its calls; `fails` makes its answers errors."""
+    """Remembers `_meta` and headers of its calls; `fails` makes its answers errors.
+
+    `meanwhile` is awaited in the middle of each call.
+    """
 
     metas: list[Mapping[str, Any]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
     fails: bool = False
+    meanwhile: Callable[[], Awaitable[None]] | None = None
 
     @property
     def server(self) -> Server[Any]:
@@ -46,6 +50,8 @@ class NoteServer:
         self.metas.append(dict(ctx.params.get("_meta") or {}) if ctx.params else {})
         request: Any = ctx.request
         self.headers.append(dict(request.headers) if request is not None else {})
+        if self.meanwhile is not None:
+            await self.meanwhile()
         return types.CallToolResult(content=[types.TextContent(text=ANSWER)], is_error=self.fails)
 
 

@@ -163,6 +163,23 @@ async def test_metrics_are_those_of_prometheus_under_their_names_with_dots(tmp_p
     assert "maitred_overhead_seconds_count 1.0" in text
 
 
+async def test_a_call_is_open_until_it_has_ended(tmp_path: Path) -> None:
+    """By this figure Kubernetes chooses how many gateways there are: docs/kubernetes.md."""
+    notes, seen = NoteServer(), list[str]()
+
+    async def look() -> None:
+        async with httpx2.AsyncClient() as http:
+            text = (await http.get(url.replace("/mcp", "/metrics"))).text
+        seen.extend(line for line in text.splitlines() if line.startswith("maitred_open_calls "))
+
+    async with over_notes(tmp_path, notes) as gateway, over_http(gateway) as url, Client(url) as client:
+        notes.meanwhile = look
+        await client.call_tool("call_tool", CALL)
+        await look()
+
+    assert seen == ["maitred_open_calls 1.0", "maitred_open_calls 0.0"]
+
+
 def _shows_all(found: Collector) -> bool:
     """Whether the collector has the last thing that was counted."""
     ok = {"server": "notes", "outcome": "ok"}

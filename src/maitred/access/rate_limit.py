@@ -149,11 +149,17 @@ class Limiter:
 def _reached(account: _Account, name: str, own: RateLimits) -> LimitReached | None:
     """The limit that an account has reached, if there is one."""
     if own.at_once and account.running >= own.at_once:
-        text = f"{account.running} of {own.at_once} calls of {name} are running"
+        return limit_reached(name, own, running=account.running)
+    if own.per_minute and account.bucket.left < 1:
+        return limit_reached(name, own, wait_s=account.bucket.wait_s(1))
+    return None
+
+
+def limit_reached(name: str, own: RateLimits, *, running: int = 0, wait_s: float = 0.0) -> LimitReached:
+    """The refusal of a call: so many calls are running, or else the bucket is empty for so long."""
+    if running:
+        text = f"{running} of {own.at_once} calls of {name} are running"
         reason = f"{text}; wait until one of them has ended"
         return LimitReached(reason=reason, retry_after_s=_WAIT_FOR_AN_END_S)
-    if own.per_minute and account.bucket.left < 1:
-        wait_s = account.bucket.wait_s(1)
-        reason = f"{name} may call {own.per_minute:g} times a minute; try again in {math.ceil(wait_s)} s"
-        return LimitReached(reason=reason, retry_after_s=wait_s)
-    return None
+    reason = f"{name} may call {own.per_minute:g} times a minute; try again in {math.ceil(wait_s)} s"
+    return LimitReached(reason=reason, retry_after_s=wait_s)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
     from sqlalchemy import Connection
 
 PREFIX: Final = "maitred"
-RESERVED: Final = (LOCAL, "http", "folder", "policy", "configuration", "maitred")
+RESERVED: Final = (LOCAL, "http", "folder", "kubernetes", "policy", "configuration", "maitred")
 """Principals that no token may have: the local user, the token of the settings, and parts of maitred.
 
 Those parts decide by themselves, and the audit trail has their names.

@@ -11,7 +11,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeVar
 
-from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Supervision
 from maitred.model.asking import check_askable
 from maitred.model.held_calls import HeldCall
@@ -141,14 +140,6 @@ class LoginNeededError(ConnectError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, fault="login_needed")
-
-
-def reference_error(error: UnresolvedReferenceError) -> ConnectError:
-    """The error of a server whose configuration has a reference that cannot be replaced."""
-    return ConnectError(
-        f"its configuration refers to something missing: {error}",
-        fault="variable_unset" if error.variable else "",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,6 +369,7 @@ class Connection(Protocol):
 class ConnectOptions:
     """What the pool decides about a connection: the era to try first, and the receiver of notices.
 
+    `key` is the share key of the instance, and `sharer` one of the clients that it is for.
     `folder` is where the clients of the connection work, if all of them work there. A server that asks for
     roots gets it as the only one. `principal` is whose tokens its requests carry, empty for the gateway's.
     `serves` says whether the connection is for a client.
@@ -388,6 +380,8 @@ class ConnectOptions:
 
     era: EraChoice
     on_notice: Callable[[Notice], None]
+    key: str = ""
+    sharer: Sharer = NO_SHARER
     folder: str = ""
     principal: str = ""
     serves: Callable[[Sharer], bool] = lambda _: True
@@ -404,6 +398,9 @@ class Backend(ABC):
 
     cage: str = ""
     """What its processes run in: `jail` or `container`; empty for nothing, or for a server elsewhere."""
+
+    is_elsewhere: bool = False
+    """Whether another replica ran the server last, or runs it now. That one supervises it."""
 
     spec: ServerSpec
 

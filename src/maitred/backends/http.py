@@ -25,8 +25,8 @@ from maitred.backends.base import (
     LoginNeededError,
     Resolve,
     find,
-    reference_error,
 )
+from maitred.backends.connection_faults import reference_error
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.http_bounds import BoundedClient
 from maitred.backends.listing import clean

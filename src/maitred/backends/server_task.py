@@ -3,8 +3,8 @@
 One task opens and closes the session; callers only borrow the open connection. The task starts its server
 when it is first needed, or when the pool asks for it. It stops an idle server, and follows `supervision`
 after a failure.
-Health checks run for each open connection until the server hangs. The module also words why a connection
-failed, and passes the server's notices to the listener.
+Health checks run for each open connection until the server hangs. The module also passes the server's notices
+to the listener.
 """
 
 import time
@@ -22,7 +22,6 @@ from maitred.backends import supervision
 from maitred.backends.base import (
     Backend,
     BackendFactory,
-    ConnectError,
     Connection,
     ConnectOptions,
     Ending,
@@ -32,20 +31,15 @@ from maitred.backends.base import (
     SupervisionEvent,
     find,
 )
+from maitred.backends.connection_faults import connection_fault, fault_code, redact_ending
 from maitred.backends.health_checks import until_it_hangs
 from maitred.backends.launch import names_folder
 from maitred.backends.supervision import Breaker, Restarts
 from maitred.backends.turns import take_turn
 from maitred.background import Background
-from maitred.config.redaction import redact
 from maitred.config.settings import Supervision
-from maitred.errors import (
-    ConnectionLostError,
-    ServerError,
-    ServerUnavailableError,
-    open_files_reason,
-)
-from maitred.model.servers import EraChoice, FaultCode, Health, ServerSpec, State
+from maitred.errors import ServerUnavailableError
+from maitred.model.servers import EraChoice, Health, ServerSpec, State
 from maitred.model.sharing import NO_SHARER, Sharer
 from maitred.model.transports import reach_of
 from maitred.tracing import detach
@@ -66,41 +60,6 @@ def pass_on(listener: Listener, server: str, key: str, notice: Notice) -> None:
             listener.facts_changed(server, notice.facts, key)
         case "resources" | "prompts":
             listener.offers_changed(server, key)
-
-
-def connection_fault(server: str, error: Exception) -> str:
-    """Why a connection failed, as a sentence about the server, without known credentials.
-
-    An unknown failure is logged with its traceback.
-    """
-    return redact(open_files_reason(error) or _reason_of(server, error))
-
-
-def fault_code(error: Exception) -> FaultCode:
-    """What an operator can mend about a failed connection; empty if the gateway does not know."""
-    if open_files_reason(error):
-        return "open_files"
-    known = find(error, ConnectError)
-    return known.fault if known else ""
-
-
-def redact_ending(ending: Ending) -> Ending:
-    """How a connection ended, without known credentials."""
-    return replace(ending, reason=redact(ending.reason))
-
-
-def _reason_of(server: str, error: Exception) -> str:
-    if known := find(error, ConnectError):
-        return str(known)
-    if lost := find(error, ConnectionLostError):
-        return lost.reason
-    if isinstance(error, ServerError):
-        return str(error)
-    log.error("unexpected failure of a backend", server=server, exc_info=error)
-    leaf: BaseException = error
-    while isinstance(leaf, BaseExceptionGroup):
-        leaf = leaf.exceptions[0]
-    return f"{type(leaf).__name__}: {leaf}"
 
 
 _SOONEST_S: Final = 0.05
@@ -421,9 +380,15 @@ class ServerTask:
                     await self._watch(connection)
             if self._scope.cancelled_caught and not self._stop.is_set():
                 self._hung = self._lost = f"it was not ready within {self.spec.timeouts.start_s:g} s"
-            self._ended(self._ending(self._lost) if self._lost else None, started)
+            is_fault = bool(self._lost) and (started is None or not self._is_elsewhere)
+            self._ended(self._ending(self._lost) if is_fault else None, started)
         except Exception as error:  # noqa: BLE001  # a transport is a plug-in: what it raises must not end the pool
             self._failed(error, started)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether another replica runs it; that it moves to a third one is no fault of it."""
+        return self.backend is not None and self.backend.is_elsewhere
 
     async def _prepared(self) -> Backend:
         """Its backend, as soon as no other process of the same server runs."""
@@ -456,6 +421,8 @@ class ServerTask:
         is_root = is_here and not self.note and not names_folder(self.spec.args)
         return ConnectOptions(
             era=self.era,
+            key=self.key,
+            sharer=self.sharer,
             on_notice=self._heard,
             folder=self.sharer.folder if is_root else "",
             principal=self.sharer.principal if self.spec.is_personal else "",
@@ -550,7 +517,7 @@ class ServerTask:
         connection.end(self._hung)
 
     def _ending(self, reason: str) -> Ending:
-        if self._hung:
+        if self._hung and not self._is_elsewhere:
             return Ending(kind="hang", reason=self._hung, fault="" if self._ready.is_set() else "not_ready")
         return redact_ending(
             self.backend.ending(reason) if self.backend else Ending(kind="lost", reason=reason)

@@ -11,8 +11,8 @@ from maitred.backends.base import (
     ConnectOptions,
     Ending,
     Resolve,
-    reference_error,
 )
+from maitred.backends.connection_faults import reference_error
 from maitred.backends.isolation.jail import ProgramJail
 from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Warden, environment, start

@@ -7,21 +7,30 @@ holds, and no code can change a stored answer.
 """
 
 import json
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import structlog
 from cachetools import LRUCache
 from pydantic_core import from_json, to_json
 
 from maitred.backends.listing import TOOLS_KEY
 from maitred.calls.answer import Answer, text_block
+from maitred.errors import StoreError
 from maitred.model.tools import Tool, canonical, content_hash
+from maitred.storage.shared_state import SharedState
+
+log = structlog.get_logger(__name__)
 
 CACHED = "maitred/cached"
 _OURS = "maitred/"
+_EPOCH_S = 30 * 86_400.0
+_MOST_SHARED_BYTES = 1024 * 1024
 _ENTRY_BYTES = 600  # memory of an entry besides its bytes: its key and table entries
 
 
@@ -100,10 +109,29 @@ class _Flight:
 
 
 class ResultCache:
-    """Stores answers in memory, the most recently used within `max_bytes`; 0 stores none."""
+    """Stores answers in memory, the most recently used within `max_bytes`; 0 stores none.
 
-    def __init__(self, *, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    With a `state` that is shared, other gateways have them too, as long as no call at any gateway changed
+    the server: each change begins a new epoch of the server, and the answers of former ones count no more.
+    An epoch has a random name, so that one that was lost with the store never comes again. While the shared
+    store is away, nothing is answered from the cache; when it is back, all servers begin a new epoch, since
+    calls may have changed them meanwhile.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+        state: SharedState | None = None,
+    ) -> None:
         self.max_bytes = max_bytes
+        self._state = state if state is not None and state.is_shared and max_bytes else None
+        self._epochs: dict[str, bytes] = {}
+        self._ended: set[str] = set()
+        """Servers whose epoch has to end before anything is answered."""
+        if self._state is not None:
+            self._state.listen(self._message, self._lost)
         self._clock = clock
         # no TTLCache: how long an answer is fresh differs by tool
         self._answers: LRUCache[CacheKey, _CachedAnswer] = LRUCache(max_bytes, lambda answer: answer.size)
@@ -125,18 +153,82 @@ class ResultCache:
         Raises:
             Exception: The error of `call`, here or in the task that made the call for all waiting callers.
         """
+        place = ""
+        if self._state is not None:
+            try:
+                place = await self._place(self._state, key)
+            except StoreError:
+                return await call(), False
         while True:
             kept = self._fresh(key, ttl_s)
+            if kept is None and place:
+                kept = await self._fetch(place)
             if kept is not None:
                 return _decode(kept), True
             flight = self._flights.get(key)
             if flight is None:
-                return await self._fly(key, call), False
+                result = await self._fly(key, call)
+                if place and key in self._answers:
+                    await self._share(place, self._answers[key].data, ttl_s)
+                return result, False
             await flight.over.wait()
             if flight.error is not None:
                 raise flight.error
             if flight.answer is not None:
                 return flight.answer(), True
+
+    async def _place(self, state: SharedState, key: CacheKey) -> str:
+        """Where gateways share the answer of a call in the present epoch of its server.
+
+        Raises:
+            StoreError: The epoch is not known.
+        """
+        for server in [*self._ended]:
+            await self._begin_epoch(state, server)
+        epoch = await state.get(_epoch_key(key.server))
+        if epoch is None:
+            await state.swap(_epoch_key(key.server), None, _new_epoch(), _EPOCH_S)
+            epoch = await state.get(_epoch_key(key.server)) or _new_epoch()
+        if self._epochs.get(key.server, epoch) != epoch:
+            self.clear(key.server)
+        self._epochs[key.server] = epoch
+        parts = [key.server, key.version, key.tool, key.arguments, key.principal, key.instance]
+        return f"cached:{content_hash(canonical([*parts, epoch.decode()]))}"
+
+    async def _begin_epoch(self, state: SharedState, server: str) -> None:
+        epoch = _new_epoch()
+        await state.put(_epoch_key(server), epoch, _EPOCH_S)
+        self._epochs[server] = epoch
+        self._ended.discard(server)
+
+    def _message(self, text: str) -> None:
+        """Nothing: each call reads the epoch."""
+
+    def _lost(self) -> None:
+        self._ended.update(self._epochs)
+        for server in self._epochs:
+            self.clear(server)
+
+    async def _fetch(self, place: str) -> bytes | None:
+        with suppress(StoreError):
+            return await self._state.get(place) if self._state is not None else None
+        return None
+
+    async def _share(self, place: str, data: bytes, ttl_s: float) -> None:
+        with suppress(StoreError):
+            if self._state is not None and len(data) <= _MOST_SHARED_BYTES:
+                await self._state.put(place, data, min(ttl_s, _EPOCH_S / 2))
+
+    async def changed(self, server: str, *, but: CacheKey | None = None) -> None:
+        """Forget the answers of a server, here and at other gateways, because a call may have changed it."""
+        self.clear(server, but=but)
+        if self._state is None:
+            return
+        try:
+            await self._begin_epoch(self._state, server)
+        except StoreError as error:
+            self._ended.add(server)
+            log.warning("other gateways may answer from their caches", server=server, reason=error.reason)
 
     def clear(self, server: str, *, but: CacheKey | None = None) -> None:
         """Forget all answers of a server but one. The answer of a call under way is not stored or shared."""
@@ -182,6 +274,14 @@ class ResultCache:
     def _keep(self, key: CacheKey, kept: _CachedAnswer) -> None:
         if kept.size <= self.max_bytes:
             self._answers[key] = kept
+
+
+def _new_epoch() -> bytes:
+    return secrets.token_hex(8).encode()
+
+
+def _epoch_key(server: str) -> str:
+    return f"epoch:{server}"
 
 
 def _is_lasting(result: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ JSON of a `tools/call` answer. Pictures and sounds do not count: clients show th
 answer that must be cut goes into the text, where no client checks it against a schema.
 """
 
+import json
 import re
 import secrets
 import time
@@ -94,7 +95,10 @@ def result_uri(result_id: str, cursor: str = "") -> str:
 
 
 class ResultStore:
-    """Stores results in memory as UTF-8, so that it counts the bytes that it holds."""
+    """Stores results in memory as UTF-8, so that it counts the bytes that it holds.
+
+    With `shares`, it remembers which results other gateways do not have yet.
+    """
 
     def __init__(
         self,
@@ -103,7 +107,10 @@ class ResultStore:
         max_bytes: int,
         clock: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(12),
+        shares: bool = False,
     ) -> None:
+        self._shares = shares
+        self._unshared: list[str] = []
         self.ttl_s = ttl_s
         self.max_bytes = max_bytes
         self.clock = clock
@@ -131,7 +138,24 @@ class ResultStore:
             mime_type="application/json" if text is None else "text/plain",
             mark=_mark_of(_blocks(result)),
         )
+        if self._shares:
+            self._unshared.append(result_id)
         return result_id
+
+    def knows(self, result_id: str) -> bool:
+        """Whether it has a result, of whichever principal."""
+        return result_id in self._results
+
+    def take_unshared(self) -> Sequence[tuple[str, bytes]]:
+        """The results that other gateways do not have yet, by id, in a form that `adopt` reads."""
+        taken, self._unshared = self._unshared, []
+        return [(one, _packed(self._results[one])) for one in taken if one in self._results]
+
+    def adopt(self, result_id: str, data: bytes) -> None:
+        """Store a result that another gateway shared."""
+        result = _unpacked(data)
+        if len(result.data) <= self.max_bytes:
+            self._results[result_id] = result
 
     def page(self, principal: str, result_id: str, cursor: str = "", size_chars: int = 20_000) -> ResultPage:
         """A page of at most `size_chars` characters (at least 1), up to a line end if one is near.
@@ -321,6 +345,17 @@ class Shortener:
             f"Whole result: {result_uri(result_id)} ({count_of(page.total_chars, 'character')}, kept for"
             f" {time_left}). Read it with resources/read; each page names the next, ?cursor=…"
         )
+
+
+def _packed(result: _StoredResult) -> bytes:
+    about = [result.principal, result.chars, result.mime_type, result.mark]
+    return json.dumps(about).encode() + b"\n" + result.data
+
+
+def _unpacked(data: bytes) -> _StoredResult:
+    about, _, body = data.partition(b"\n")
+    principal, chars, mime_type, mark = json.loads(about)
+    return _StoredResult(principal=principal, data=body, chars=chars, mime_type=mime_type, mark=mark)
 
 
 def _begins_at(data: bytes, place: int) -> bool:

@@ -18,9 +18,11 @@ from pydantic import TypeAdapter, ValidationError
 from maitred.config.access_section import access_conflicts, access_faults
 from maitred.config.document import ConfigDocument, Keys, read_document, read_text
 from maitred.config.hold_rules import hold_faults
+from maitred.config.kubernetes_settings import KubernetesSettings, McpServerWatch, kubernetes_faults
 from maitred.config.monitoring import MONITORING_FAULTS, MONITORING_PARTS
 from maitred.config.paths import state_folder
 from maitred.config.profile_entries import profile_faults, to_profile
+from maitred.config.replica_settings import ReplicaSettings, replica_faults
 from maitred.config.result_rules import result_faults
 from maitred.config.sections import (
     AuthEntry,
@@ -34,6 +36,7 @@ from maitred.config.sections import (
     registry_faults,
     saved_spec,
     secret_faults,
+    shared_faults,
     upgrade_faults,
     webhook_faults,
     with_forwarding,
@@ -60,6 +63,7 @@ from maitred.config.settings import (
     Seconds,
     SecretSettings,
     Settings,
+    SharedSettings,
     SignIn,
     TeamEntry,
     ToolEntry,
@@ -124,7 +128,7 @@ _SECTIONS: Mapping[str, Any] = {
 }
 _PARTS = (
     BrowserOptions, PageOptions, CategoryEntry, ToolEntry, ProfileEntry, SavedEntry, ExemptionEntry,
-    *MONITORING_PARTS, HoldRule, Jwt, GroupEntry, SignIn, TeamEntry, ResultDrop, ResultRule,
+    *MONITORING_PARTS, HoldRule, McpServerWatch, Jwt, GroupEntry, SignIn, TeamEntry, ResultDrop, ResultRule,
 )  # fmt: skip
 _KINDS = (ServerEntry, *_PARTS, *_SECTIONS.values())
 _INSIDE: Final = ("browser", "pages")
@@ -139,11 +143,14 @@ _COMMAND_OR_URL: Final = (
 _SECTION_FAULTS: Final[Mapping[type[Any], Sequence[Callable[[Any], Iterable[tuple[Any, str]]]]]] = {
     AccessSettings: (access_faults,),
     Catalog: (catalog_faults,),
+    SharedSettings: (shared_faults,),
     MediationSettings: (mediation_faults,),
     Http: (http_faults,),
     UpgradeSettings: (upgrade_faults,),
     HeldCallSettings: (hold_faults, webhook_faults),
+    KubernetesSettings: (kubernetes_faults,),
     RegistrySettings: (registry_faults,),
+    ReplicaSettings: (replica_faults,),
     SecretSettings: (secret_faults,),
     **MONITORING_FAULTS,
 }

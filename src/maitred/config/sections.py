@@ -24,6 +24,7 @@ from maitred.config.settings import (
     RegistrySettings,
     SavedEntry,
     SecretSettings,
+    SharedSettings,
     UpgradeSettings,
 )
 from maitred.errors import ConfigError
@@ -31,6 +32,8 @@ from maitred.model.browsers import PROFILE_NAME, BrowserOptions
 from maitred.model.pages import PageOptions, origin_pattern
 from maitred.model.servers import OAuth, ServerSpec, Timeouts, TokenExchange
 from maitred.model.transports import TransportKind
+
+_SHARED_SCHEMES: Final = ("valkey", "valkeys", "redis", "rediss", "unix")
 
 
 def is_loopback(host: str) -> bool:
@@ -65,6 +68,8 @@ def http_faults(section: Http) -> Iterator[tuple[Sequence[str], str]]:
         not is_safe_url(section.public_url) or urlsplit(section.public_url).path.strip("/")
     ):
         yield ["public_url"], "must be https://HOST without a path (http:// only on this machine)"
+    if section.unready_s and section.unready_s >= section.drain_s:
+        yield ["unready_s"], f"must be less than `drain_s`, which is {section.drain_s:g} and has it in it"
     jwt = section.jwt
     if jwt is None:
         return
@@ -298,6 +303,23 @@ def database_url_fault(url: str) -> str:
     if not all(port == "" or (port.isascii() and port.isdecimal()) for port in ports):
         return "has a port that is not a number, as in postgresql://user@host:5432/database"
     return ""
+
+
+def shared_faults(section: SharedSettings) -> Iterator[tuple[str, str]]:
+    """Yield the faults of the section: pairs of a key and a text; references are checked at the start."""
+    if section.url and "$" not in section.url and (fault := shared_url_fault(section.url)):
+        yield "url", fault
+
+
+def shared_url_fault(url: str) -> str:
+    """Return why the address of a Valkey server cannot be used, without any part of it; empty if it can."""
+    example = "is not an address such as valkey://user@host:6379/0 (or valkeys:, redis:, rediss:, unix:)"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return example
+    return "" if parts.scheme in _SHARED_SCHEMES and (parts.netloc or parts.path) else example
 
 
 def webhook_faults(section: HeldCallSettings) -> Iterator[tuple[str, str]]:

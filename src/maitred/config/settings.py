@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
+from maitred.config.kubernetes_settings import KubernetesSettings
 from maitred.config.monitoring_settings import Telemetry, UsageSettings
+from maitred.config.replica_settings import ReplicaSettings
 from maitred.model.access import Role
 from maitred.model.categories import Category, GroupPolicy, MendingChoice, ToolChoice
 from maitred.model.profiles import Profile
@@ -74,6 +76,18 @@ class Catalog:
     url: str = ""
     connections: Annotated[int, Ge(2), Le(200)] = 10
     grace_s: Annotated[float, Ge(0), Le(3_600)] = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedSettings:
+    """Where several gateways share what lasts only a while: a Valkey or Redis server at `url`.
+
+    Without `url` it is the PostgreSQL database of the catalog, or with SQLite the memory of the process.
+    `url` may have references. All keys begin with `prefix`.
+    """
+
+    url: str = ""
+    prefix: Annotated[str, MinLen(1), MaxLen(64)] = "maitred"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -452,6 +466,7 @@ class TeamEntry:
     calls_per_minute: Annotated[float, Ge(0)] = 0.0
     burst: Annotated[int, Ge(0)] = 0
     calls_at_once: Annotated[int, Ge(0)] = 0
+    tokens_per_day: Annotated[int, Ge(0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -497,7 +512,8 @@ class Http:
 
     `anonymous` is the role of a caller without a token on loopback while there is no `token`. A session is
     that of a client of the handshake era; it ends after `session_idle_timeout_s` without an open request.
-    `public_url` is the address at which browsers reach the gateway, without a path.
+    `public_url` is the address at which browsers reach the gateway, without a path. A gateway that has to end
+    takes requests for `unready_s` more, while it says that it is not ready, and ends within `drain_s`.
     """
 
     host: str = "127.0.0.1"
@@ -510,6 +526,8 @@ class Http:
     public_url: str = ""
     session_idle_timeout_s: Seconds = 300.0
     max_sessions: Annotated[int, Ge(1)] = 2_000
+    unready_s: Annotated[float, Ge(0), Le(600)] = 0.0
+    drain_s: Annotated[float, Ge(0), Le(3_600)] = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -549,6 +567,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     disclosure: Disclosure = field(default_factory=Disclosure)
     catalog: Catalog = field(default_factory=Catalog)
+    shared: SharedSettings = field(default_factory=SharedSettings)
     search: Search = field(default_factory=Search)
     results: Results = field(default_factory=Results)
     chain: Chain = field(default_factory=Chain)
@@ -568,6 +587,8 @@ class Settings:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     access: AccessSettings = field(default_factory=AccessSettings)
     http: Http = field(default_factory=Http)
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    replica: ReplicaSettings = field(default_factory=ReplicaSettings)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     secrets: SecretSettings = field(default_factory=SecretSettings)
     upgrade: UpgradeSettings = field(default_factory=UpgradeSettings)

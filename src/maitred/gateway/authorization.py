@@ -5,15 +5,18 @@ context, menu and offers. They are made from a snapshot without the tools outsid
 count or suggestion reveals those. Viewers without a scope share the whole catalog.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
+import anyio
 from cachetools import LRUCache
 
 from maitred.access.credentials import Credentials
-from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits, TeamLimits
+from maitred.access.rate_limit import LimitReached, RateLimits, TeamLimits
+from maitred.access.shared_limits import SharedLimiter
 from maitred.access.teams import team_of
 from maitred.access.tokens import ScopeNames, TokenService
 from maitred.audit.service import AuditService
@@ -74,13 +77,14 @@ class Authorization:
         screen: AnswerScreen,
         subscriptions: Subscriptions,
         nearest: Callable[[str, Snapshot], Sequence[str]],
+        limiter: SharedLimiter,
     ) -> None:
         self._context = context
         self._auditing = auditing
         self._screen = screen
         self._subscriptions = subscriptions
         self._nearest_of_all = nearest
-        self._limiter = Limiter(RateLimits())
+        self._limiter = limiter
         self.credentials = credentials
         self.tokens = TokenService(credentials.grants, auditing, self._names)
         menu = Menu(context, self._nearest)
@@ -138,8 +142,9 @@ class Authorization:
         is_set = _limits_of(limits).is_set or any(_limits_of(team).is_set for team in limits.teams.values())
         return is_set and not self._context.is_composed(server)
 
-    def enter(self, viewer: Viewer) -> CallPermit:
-        """Let a call in that counts; it runs until the context that this returns is left.
+    @asynccontextmanager
+    async def enter(self, viewer: Viewer) -> AsyncIterator[None]:
+        """Let a call in that counts; it runs until the context is left.
 
         Raises:
             BusyError: The principal, or its team, has called too often, or has too much running.
@@ -147,10 +152,14 @@ class Authorization:
         settings, team = self._context.settings.access, None
         if settings.teams and (name := team_of(viewer.principal, viewer.grant.groups, settings.teams)):
             team = TeamLimits(name=name, limits=_limits_of(settings.teams[name]))
-        entered = self._limiter.enter(viewer.principal, _limits_of(settings), team=team)
+        entered = await self._limiter.enter(viewer.principal, _limits_of(settings), team=team)
         if isinstance(entered, LimitReached):
             raise BusyError(entered.reason, retry_in_s=entered.retry_after_s)
-        return entered
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._limiter.leave(entered)
 
     # --- what exists for a viewer -------------------------------------------------------------------------
 

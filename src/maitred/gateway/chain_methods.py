@@ -5,6 +5,7 @@ from typing import Any
 from maitred.backends.base import NOT_ASKED, Caller
 from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer
 from maitred.gateway.chains import DEFAULT_MS, Chains
+from maitred.gateway.stored_results import StoredResults
 from maitred.model.access import Viewer
 
 
@@ -12,6 +13,7 @@ class ChainMethods:
     """The methods of a gateway that run chains."""
 
     _chains: Chains
+    _results: StoredResults
 
     async def run_chain(
         self,
@@ -33,7 +35,7 @@ class ChainMethods:
         Raises:
             NotAllowedError: The viewer may call nothing.
         """
-        return await self._chains.run(
+        answer = await self._chains.run(
             code,
             viewer=viewer,
             timeout_ms=timeout_ms,
@@ -43,6 +45,8 @@ class ChainMethods:
             caller=caller,
             request_id=request_id,
         )
+        await self._results.share()
+        return answer
 
     async def chain_answer(
         self,
@@ -60,7 +64,7 @@ class ChainMethods:
         Raises:
             NotAllowedError: The viewer may call nothing.
         """
-        return await self._chains.answer(
+        answer = await self._chains.answer(
             code,
             viewer=viewer,
             timeout_ms=timeout_ms,
@@ -69,6 +73,8 @@ class ChainMethods:
             caller=caller,
             request_id=request_id,
         )
+        await self._results.share()
+        return answer
 
     def chain_guide(self, viewer: Viewer) -> str:
         """How to write a chain, for agents, with the modules that there are now."""

@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from maitred.access.shared_limits import SharedLimiter
 from maitred.audit.service import Entry, RequestContext, known_id
 from maitred.backends.base import NOT_ASKED, Caller
 from maitred.background import Background
 from maitred.calls.pipeline import Call, compose
-from maitred.calls.results import ResultPage
 from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.clients.table import traits_of
@@ -32,6 +32,7 @@ from maitred.gateway.chains import Chains
 from maitred.gateway.client_shapes import ClientShapeMethods, ClientShapes, instruction_form
 from maitred.gateway.configure import Configuration
 from maitred.gateway.events import Follower, Origin, ResourceListener
+from maitred.gateway.list_methods import ListMethods
 from maitred.gateway.lists import MenuLists
 from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
@@ -40,9 +41,13 @@ from maitred.gateway.parts import GatewayParts
 from maitred.gateway.personal_logins import LoginMethods, PersonalLogins
 from maitred.gateway.principals import PrincipalMethods
 from maitred.gateway.profiles import ProfileMethods
+from maitred.gateway.replica_methods import ReplicaMethods
 from maitred.gateway.resources import ResourceService
+from maitred.gateway.result_methods import ResultMethods
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
+from maitred.gateway.shared_categories import SharedCategories
+from maitred.gateway.shared_facts import SharedFacts
 from maitred.gateway.sign_in import SignInMethods
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import SpendingLedger
@@ -79,6 +84,9 @@ class Gateway(
     SignInMethods,
     PrincipalMethods,
     LoginMethods,
+    ReplicaMethods,
+    ResultMethods,
+    ListMethods,
 ):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
@@ -89,7 +97,9 @@ class Gateway(
     `AllowListMethods`, chains in `ChainMethods`, profiles in `ProfileMethods`, what suits a kind of client in
     `ClientShapeMethods`, the suspension of principals in `PrincipalMethods`,
     what monitoring reads in `ActivityMethods`, shares of use in `UsageMethods`, and logins of principals to
-    servers in `LoginMethods`, whose pages are opened before there is a viewer.
+    servers in `LoginMethods`, whose pages are opened before there is a viewer. `ReplicaMethods` answer other
+    replicas, which prove who they are. Stored answers are in `ResultMethods`,
+    and what the list of one client has in `ListMethods`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -108,9 +118,12 @@ class Gateway(
             screen=parts.screen,
             subscriptions=parts.subscriptions,
             nearest=parts.search.nearest,
+            limiter=SharedLimiter(parts.shared, lambda: len(parts.replicas.membership.live)),
         )
         changed = parts.events.visibility_changed
-        visibility = VisibilityService(context, access.outside, changed)
+        self._shared_facts = SharedFacts(parts.shared, replica=parts.replicas.id)
+        shared = self._shared_facts if parts.shared.is_shared else None
+        visibility = VisibilityService(context, access.outside, changed, shared=shared)
         configuration = Configuration(context, parts, visibility, parts.auditing)
         super().__init__(
             parts,
@@ -123,8 +136,10 @@ class Gateway(
             configuration=configuration,
         )
         self._search, self._events, self._activity = parts.search, parts.events, parts.activity
+        self._session_stubs, self._shared = parts.session_stubs, parts.shared
         self._logins, self._note_token = parts.logins, parts.note_token
-        self._results, self._allow_list = StoredResults(parts.results), parts.allow_list
+        self._replicas = parts.replicas
+        self._results, self._allow_list = StoredResults(parts.results, parts.shared), parts.allow_list
         self._shapes = ClientShapes(context, parts.shortener)
         self._suspended, self._principal_groups = parts.credentials.suspended, parts.credentials.groups
         self._make_sign_in_client = parts.make_sign_in_client
@@ -138,6 +153,7 @@ class Gateway(
             self._shapes,
             reserved=parts.reserved_names,
         )
+        self._shared_categories = SharedCategories(parts.shared, self._lists, replica=parts.replicas.id)
         self._own_answers = OwnAnswers(self._lists, self._results, parts.auditing)
         self._finder = SearchService(context, access, visibility, parts.search, parts.usage, parts.activity)
         self._lookup = ToolLookup(context, access, visibility, warm=self._build_index)
@@ -148,6 +164,7 @@ class Gateway(
             screen=parts.screen,
             result_tools=ResultTools(context, self._lists, access.outside),
             key=parts.task_key,
+            state=parts.shared,
         )
         self._call_watchers: list[CallWatcher] = [lambda server, *_: self._mediation.needed([server])]
         self._proceed = compose(make_call_steps(self._call_services(parts)))
@@ -222,7 +239,8 @@ class Gateway(
             own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
             more = (self._admission.follow, self._supervising.keep_up, self._storage.keep_up)
             of_principals = (self._suspended.keep_up, self._principal_groups.keep_up)
-            for keep_up in (*own, *more, *of_principals, self._running.keep_up, self._held.keep_up):
+            of_calls = (self._running.keep_up, self._held.keep_up, self._shared_facts.run)
+            for keep_up in (*own, *more, *of_principals, *of_calls):
                 background.start(keep_up)
             yield
 
@@ -380,29 +398,18 @@ class Gateway(
         """The tools of a whole `tools/list` in the modes that show tools, by published name."""
         return self._lists.listed(viewer)
 
-    def is_category(self, name: str, viewer: Viewer) -> bool:
-        """Whether a category tool has this name."""
-        return self._lists.is_category(name, viewer)
+    def forget(self, viewer: Viewer, key: str, *, goes_on: bool = False) -> None:
+        """Drop the state of a viewer's connection that has ended; `key` is its client's, see `Caller`.
 
-    def category_definitions(self, viewer: Viewer) -> Sequence[dict[str, Any]]:
-        """The category tools of a viewer's list, in mode `categories`, as `tools/list` shows them."""
-        return self._lists.definitions(viewer)
-
-    def hidden_tools(self, viewer: Viewer) -> Sequence[Tool]:
-        """The tools behind the category tools that a viewer's list does not show, in mode `categories`."""
-        return self._lists.hidden(viewer)
-
-    def list_state(self, viewer: Viewer) -> Hashable:
-        """A key that differs if the lists of two viewers differ."""
-        return self._lists.state(viewer)
-
-    def forget(self, viewer: Viewer, key: str) -> None:
-        """Drop the state of a viewer's connection that has ended; `key` is its client's, see `Caller`."""
+        If it `goes_on` at another gateway, the instances of servers that are its own stay.
+        """
         self._clients.leave(viewer)
         self._context.pool.forget(key)
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)
-        if not viewer.start.client:  # else `client_left` says when its program does not come again
+        if (
+            not viewer.start.client and not goes_on
+        ):  # else `client_left` says when its program does not come again
             self._pool.left(sharer_of(viewer))
 
     def schema_of(self, name: str, viewer: Viewer) -> Mapping[str, Any] | None:
@@ -552,10 +559,17 @@ class Gateway(
         """
         if (name := self.published_name(call.name, viewer)) != call.name:
             call = replace(call, name=name)
+        await self._results.fetch_for(call)
+        await self.catch_up_lists(viewer=viewer)
         if (ours := self._own_answers.answer(call, viewer)) is not None:
+            if self._shared_categories.concerns(viewer):
+                await self._shared_categories.share(viewer)
             return ours
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
-        return (await self._proceed(made)).wire
+        answer = await self._proceed(made)
+        await self._results.share()
+        await self._running.share()
+        return answer.wire
 
     async def roots_changed(self, key: str, *, viewer: Viewer) -> None:
         """Announce to the servers that know the roots of the client with this key that these changed.
@@ -565,14 +579,6 @@ class Gateway(
         """
         self._access.check(viewer, "call")
         await self._context.pool.roots_changed(key)
-
-    def result(self, result_id: str, cursor: str = "", *, viewer: Viewer, find: str = "") -> ResultPage:
-        """A page of an answer that was too long, or the parts of it that have the words of `find`.
-
-        Raises:
-            ResultNotFoundError: It is not stored, or not any more, or not for this principal.
-        """
-        return self._results.page(viewer, result_id, cursor, find)
 
     def running_tasks(self, viewer: Viewer, caller: Caller = NOT_ASKED) -> ViewerTasks:
         """The calls of a viewer that go on at their servers as tasks, for a request of a client."""

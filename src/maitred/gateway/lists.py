@@ -143,7 +143,7 @@ class MenuLists:
 
     def state(self, viewer: Viewer) -> Hashable:
         """All state by which the list of a viewer differs from the lists of others."""
-        return self._visibility.unlisted(viewer), frozenset(self._opened(viewer).items())
+        return self._visibility.unlisted(viewer), frozenset(self.opened(viewer).items())
 
     def hidden(self, viewer: Viewer) -> Sequence[Tool]:
         """The tools behind category tools that a viewer's list does not show."""
@@ -183,7 +183,7 @@ class MenuLists:
         return [own[name].category for name in self._context.groups if name in own]
 
     def _with_opened(self, viewer: Viewer) -> Sequence[Tool]:
-        opened = self._opened(viewer)
+        opened = self.opened(viewer)
         shown: set[ToolKey] = set()
         for group in self._groups(viewer).values():
             keys = opened.get(group.name, frozenset()) if group.is_category else None
@@ -192,9 +192,19 @@ class MenuLists:
 
     # --- open categories of a connection ------------------------------------------------------------------
 
-    def _opened(self, viewer: Viewer) -> Mapping[str, Opened]:
+    def opened(self, viewer: Viewer) -> Mapping[str, Opened]:
+        """What a viewer's connection has open, by the name of the category tool."""
         connection = self._connections.get(viewer.scope)
         return connection.opened if connection else {}
+
+    def open_as_elsewhere(self, scope: tuple[str, str], opened: Mapping[str, Opened]) -> None:
+        """Have open in a connection what its client opened through another gateway."""
+        mine = self._connections.setdefault(scope, _OpenCategories())
+        if mine.opened != opened:
+            for group in mine.opened.keys() - opened.keys():
+                mine.collapse(group)
+            mine.opened = dict(opened)
+            self._changed()
 
     def forget(self, scope: tuple[str, str]) -> None:
         """A connection has ended."""

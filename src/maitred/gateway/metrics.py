@@ -166,6 +166,7 @@ class Metrics:
         )
         self._set(instruments.GENERATION, snapshot.generation)
         self._set(instruments.RAW_LIST_TOKENS, gateway.raw_tokens(viewer))
+        self._set(instruments.OPEN_CALLS, gateway.activity.open_calls)
         self._set(instruments.HELD_CALLS, gateway.held_here)
         self._replace(instruments.SESSIONS, gateway.activity.sessions)
         await self._refresh_tokens(viewer)

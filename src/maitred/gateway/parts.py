@@ -23,13 +23,16 @@ from maitred.config.settings import Settings
 from maitred.gateway.admission import MakeNamesakes, ManifestReviewer
 from maitred.gateway.events import Events
 from maitred.gateway.held_calls import Notify
+from maitred.gateway.session_stubs import SessionStubs
 from maitred.gateway.sign_in import MakeSignInClient
 from maitred.gateway.state import GatewayState
 from maitred.gateway.use_cases import OpenWriter
 from maitred.held_calls.store import HeldCallStore
 from maitred.mediation.service import MediationService
+from maitred.replicas.forwarding import Replicas
 from maitred.search.engine import SearchEngine
 from maitred.storage.leader import Jobs
+from maitred.storage.shared_state import SharedState
 from maitred.storage.signals import Signals
 from maitred.telemetry.activity import Activity
 from maitred.usage.observations import ToolObservations
@@ -79,4 +82,7 @@ class GatewayParts:
     notify_of_held: Notify
     signals: Signals
     jobs: Jobs
+    shared: SharedState
+    session_stubs: SessionStubs | None
+    replicas: Replicas
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

@@ -1,14 +1,16 @@
 """Logins of principals to servers, asked for by the question of a call (elicitation in URL mode)."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from maitred.backends.oauth.grants import login_command
 from maitred.backends.oauth.login_requests import LoginRequest, LoginRequests
 from maitred.calls.pipeline import Call
 from maitred.errors import CallerRefusedError, ServerUnavailableError
+from maitred.gateway.authorization import Authorization
 from maitred.gateway.state import GatewayState
+from maitred.model.access import Viewer
 from maitred.model.asking import ELICIT, ELICITED, check_askable
 from maitred.model.logins import BrowserLogin
 
@@ -68,6 +70,23 @@ class LoginMethods:
     """
 
     _logins: LoginRequests
+    _access: Authorization
+    _context: GatewayState
+
+    async def login_owners(self, server: str, viewer: Viewer) -> Sequence[str] | None:
+        """Who has a login to a server at which each principal has its own; `None` for any other server.
+
+        Names come in order; the empty name is that of the gateway, by whose login tools are listed.
+
+        Raises:
+            NotAllowedError: The viewer may not watch the server.
+            StoreError: The logins cannot be read.
+        """
+        self._access.check(viewer, "watch", server=server)
+        spec = self._context.settings.servers.get(server)
+        if spec is None or spec.auth is None or spec.auth.per != "user" or not spec.auth.has_logins:
+            return None
+        return await self._logins.owners(server)
 
     def take_logins_at(self, address: str) -> None:
         """Let principals log in by this address, at which browsers reach the gateway."""

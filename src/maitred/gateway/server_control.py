@@ -17,6 +17,7 @@ from maitred.gateway.lookup import PathLookup
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
+from maitred.replicas.forwarding import Replicas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ class ServerControlMethods:
     _keeper: Discoverer
     _paths: PathLookup
     _pool: ServerPool
+    _replicas: Replicas
 
     async def refresh(self, names: Sequence[str], viewer: Viewer) -> list[ServerRefresh]:
         """List servers again (all that may run by default), and say what changed.
@@ -88,6 +90,7 @@ class ServerControlMethods:
         usable = [name for name in wanted if self._context.settings.servers[name].usable]
         for name in usable:
             await self._pool.restart(name)
+            await self._replicas.ask_others("server.restart", {"server": name})
             await self._auditing.record(viewer, "server.restart", server=name)
         return await self._list_again(wanted)
 

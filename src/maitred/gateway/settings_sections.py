@@ -126,6 +126,21 @@ RULES: Final[Mapping[str, SectionRule]] = {
         locked=f"{_START} It decides who may enter.",
         instead=f"{_THEN_START} Tokens are made at Access.",
     ),
+    "kubernetes": SectionRule(
+        about="which resources of a cluster become servers",
+        locked="It says which cluster is asked for servers, and with which token.",
+        instead=_BY_HAND,
+    ),
+    "replica": SectionRule(
+        about="what this process does among several gateways",
+        locked=f"{_START} It says where other replicas send the calls of clients.",
+        instead=_THEN_START,
+    ),
+    "shared": SectionRule(
+        about="where several gateways share what lasts a while",
+        locked=f"{_START} It has sessions of clients, and counts the limits of all gateways.",
+        instead=_THEN_START,
+    ),
     "registry": SectionRule(
         about="where servers are looked for",
         locked="It says which registry is asked for servers that a person then adds.",

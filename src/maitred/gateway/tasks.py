@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import anyio
 import structlog
+from pydantic_core import from_json, to_json
 
 from maitred.audit.service import AuditService, Entry, RequestContext, known_id
 from maitred.backends.base import Caller
@@ -32,13 +33,14 @@ from maitred.calls.steps.take_result_tools import ResultToolSource, TakeResultTo
 from maitred.calls.task_callers import QuestionKeeper, RelatedCaller
 from maitred.calls.task_ids import TaskAddress, TaskIds
 from maitred.calls.task_ledger import TaskLedger
-from maitred.errors import MaitredError, ProtocolError, ServerError, TaskNotFoundError
+from maitred.errors import MaitredError, ProtocolError, ServerError, StoreError, TaskNotFoundError
 from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.sharing import Sharer, sharer_of
 from maitred.model.tasks import ENDED, RELATED_KEY, from_handshake
 from maitred.model.tools import Tool, ToolCall
+from maitred.storage.shared_state import SharedState
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +75,10 @@ class _FetchOutcome:
 
 
 class TaskService:
-    """Gives tasks to callers, and finds them again. `key` returns the secret key of this catalog."""
+    """Gives tasks to callers, and finds them again.
+
+    `key` returns the secret key of this catalog; `state` has the held tasks of other gateways.
+    """
 
     def __init__(
         self,
@@ -84,7 +89,10 @@ class TaskService:
         screen: AnswerScreen,
         result_tools: ResultToolSource,
         key: Callable[[], bytes],
+        state: SharedState,
     ) -> None:
+        self._state = state
+        self._unshared: list[TaskAddress] = []
         self.context, self.lookup, self.auditing, self.screen = context, lookup, auditing, screen
         self.ids = TaskIds(key)
         self.ledger = TaskLedger()
@@ -154,7 +162,33 @@ class TaskService:
         times = {"createdAt": now, "lastUpdatedAt": now, "ttlMs": _HELD_MS}
         address = TaskAddress(tool=call.tool.key, id=secrets.token_urlsafe(12), held=True)
         self.ledger.hold(address, {"status": "completed", **times, "result": result})
+        if self._state.is_shared:
+            self._unshared.append(address)
         return self._announcing(address, call.viewer, {"status": "working", **times})
+
+    async def share(self) -> None:
+        """Let other gateways know the results of held tasks, if the store is there."""
+        unshared, self._unshared = self._unshared, []
+        for address in unshared:
+            state = self.ledger.held(address)
+            try:
+                if state is not None:
+                    data = to_json(state, serialize_unknown=True)
+                    await self._state.put(_place(address), data, _HELD_MS / 1_000)
+            except (StoreError, ValueError) as error:
+                log.warning("other gateways do not know a task", tool=address.tool, reason=str(error))
+
+    async def fetch(self, address: TaskAddress) -> None:
+        """Have a held task here that another gateway holds."""
+        if not self._state.is_shared or self.ledger.held(address) is not None:
+            return
+        try:
+            data = await self._state.get(_place(address))
+        except StoreError as error:
+            log.warning("a task of another gateway was not read", reason=error.reason)
+            return
+        if data is not None:
+            self.ledger.hold(address, from_json(data))
 
     def _announcing(self, address: TaskAddress, viewer: Viewer, state: Mapping[str, Any]) -> Json:
         self.ledger.note(address, viewer.principal, state, viewer.connection)
@@ -271,7 +305,7 @@ class ViewerTasks:
         """
         async with self._asked(_RESULT, task_id) as (address, tool, _):
             if address.held:
-                state = self._held(address, task_id)
+                state = await self._held(address, task_id)
                 fetch: Callable[[], Awaitable[Json]] = _given(state["result"])
             else:
                 async with self._at(address) as tasks:
@@ -323,7 +357,7 @@ class ViewerTasks:
 
         async def fetch() -> Json:
             if address.held:
-                return dict(self._held(address, task_id)["result"])
+                return dict((await self._held(address, task_id))["result"])
             async with self._at(address, task_id) as tasks:
                 return await tasks.result(address.id)
 
@@ -350,7 +384,7 @@ class ViewerTasks:
         """
         async with self._asked(_CANCEL, task_id) as (address, tool, entry):
             if address.held:
-                state = self._held(address, task_id)
+                state = await self._held(address, task_id)
                 self._check_runs(state, tool, again=again)
             else:
                 async with self._at(address) as tasks:
@@ -448,11 +482,16 @@ class ViewerTasks:
         async with connections.connection(server, sharer_of(self._viewer)) as connection:
             yield ServerTasks(connection, server, caller, timeout_s=self._service.timeout_s(server))
 
-    def _held(self, address: TaskAddress, task_id: str) -> Json:
+    async def _held(self, address: TaskAddress, task_id: str) -> Json:
+        await self._service.fetch(address)
         state = self._service.ledger.held(address)
         if state is None:
             raise TaskNotFoundError(task_id)
         return dict(state)
+
+
+def _place(address: TaskAddress) -> str:
+    return f"task:{address.tool.server}:{address.tool.name}:{address.id}"
 
 
 def _given(result: Mapping[str, Any]) -> Callable[[], Awaitable[Json]]:

@@ -19,6 +19,7 @@ from cachetools import LRUCache
 from maitred.backends.listing import clean
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import ToolWithheldError
+from maitred.gateway.shared_facts import SharedFacts, facts_from_wire, is_known_everywhere
 from maitred.gateway.state import GatewayState
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.servers import Health, State
@@ -63,12 +64,16 @@ class VisibilityService:
         outside: Callable[[Viewer], frozenset[ToolKey]],
         changed: Callable[[], None],
         *,
+        shared: SharedFacts | None = None,
         now: Callable[[], datetime] = lambda: datetime.now().astimezone(),
     ) -> None:
         self._context = context
         self._outside = outside
         self._changed = changed
         self._now = now
+        self._shared = shared
+        if shared is not None:
+            shared.follow(self._heard)
         self._tables: Mapping[str, VisibilityTable] = {}
         self._begun: Mapping[str, Facts] = {}
         self._reads: Mapping[str, frozenset[str]] = {}
@@ -108,6 +113,8 @@ class VisibilityService:
         others = [scope for scope in self._facts if scope[0] != _BY_KEY]
         scopes = [(_BY_KEY, key), *([] if key else others)]
         gone = {s: self._facts[s].pop(server) for s in scopes if server in self._facts.get(s, ())}
+        if self._shared is not None:
+            self._shared.drop(server, [scope for scope in gone if is_known_everywhere(scope)])
         if gone:
             self._changed()
         for (principal, _), facts in gone.items() if server in self._tables else ():
@@ -197,6 +204,44 @@ class VisibilityService:
         why = self.why_hidden(tool, viewer)
         if why and not self._tables[tool.server].leaves_to_server(tool.key.name, arguments):
             raise ToolWithheldError(tool.name, f"it {why}")
+
+    # --- facts of several gateways ------------------------------------------------------------------------
+
+    def follows_others(self, tool: Tool, viewer: Viewer) -> bool:
+        """Whether calls at other gateways change the facts that rules read for a call, too."""
+        if self._shared is None or tool.server not in self._tables:
+            return False
+        return is_known_everywhere(self._scope(viewer, tool.server))
+
+    async def catch_up(self, tool: Tool, viewer: Viewer) -> None:
+        """Read what calls at other gateways changed; while the store is away, the facts stay as they were."""
+        if self._shared is not None:
+            scope = self._scope(viewer, tool.server)
+            found = await self._shared.read(tool.server, scope, self._begun[tool.server])
+            if found is not None:
+                self._take(tool.server, scope, found)
+
+    async def share(self, tool: Tool, viewer: Viewer) -> bool:
+        """Let other gateways know the facts; false if one of them changed these since `catch_up`."""
+        if self._shared is None:
+            return True
+        scope = self._scope(viewer, tool.server)
+        return await self._shared.write(tool.server, scope, self._own(viewer, tool.server))
+
+    def _heard(self, server: str, scope: Scope, said: object) -> None:
+        """A call at another gateway has changed facts."""
+        if server in self._tables:
+            begun = self._begun[server]
+            self._take(server, scope, begun if said is None else facts_from_wire(said, begun))
+
+    def _take(self, server: str, scope: Scope, facts: Facts) -> None:
+        known = self._facts.setdefault(scope, {})
+        before = known.get(server, self._begun[server])
+        known[server] = facts
+        if facts != before:
+            self._changed()
+            shown, now = self._shown(server, before), self._shown(server, facts)
+            self._note(server, shown, now, "call", "a call at another gateway", scope[0])
 
     # --- calls change facts -------------------------------------------------------------------------------
 

@@ -21,9 +21,10 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Questions:
-    """The requests to one client that are open."""
+    """The requests to one client that are open; their ids are numbers, or a prefix with numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
         self._pending: dict[str | int, asyncio.Future[dict[str, Any]]] = {}
         self._next_id = 0
         self._reason = ""
@@ -40,7 +41,7 @@ class Questions:
         if self._reason:
             raise ChannelClosedError(self._reason, unread=True)
         self._next_id += 1
-        request_id = self._next_id
+        request_id = f"{self._prefix}{self._next_id}" if self._prefix else self._next_id
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         if params:
             message["params"] = dict(params)
@@ -60,17 +61,17 @@ class Questions:
         finally:
             self._pending.pop(request_id, None)
 
-    async def _abandon(self, send: Send, request_id: int, why: str) -> None:
+    async def _abandon(self, send: Send, request_id: int | str, why: str) -> None:
         params = {"requestId": request_id, "reason": why}
         with anyio.move_on_after(_CANCEL_WRITE_S, shield=True):
             await send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
-    def settle(self, message: Mapping[str, Any]) -> None:
-        """Take an answer of the client; ignore one to a request that does not wait."""
+    def settle(self, message: Mapping[str, Any]) -> bool:
+        """Take an answer of the client; false for one to a request that does not wait here."""
         key = as_request_id(message.get("id"))
         future = self._pending.get(coerce_request_id(key)) if key is not None else None
         if future is None or future.done():
-            return
+            return False
         error, result = message.get("error"), message.get("result")
         if isinstance(result, dict):
             future.set_result(result)
@@ -86,6 +87,7 @@ class Questions:
         else:
             why = "the answer has neither result nor error"
             future.set_exception(MCPError(code=INTERNAL_ERROR, message=why))
+        return True
 
     def close(self, reason: str) -> None:
         """Fail every open request with the reason, and those that would follow."""

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+SHARED_CONNECTION: Final = "session "
+"""How the name of a connection begins that every gateway on one store knows by this name."""
+
 LOCAL: Final = "local"
 """The principal of the local user, who needs no token."""
 

@@ -1,5 +1,6 @@
 """A login to a server that a browser makes for a principal, as pages of the gateway see it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,3 +28,9 @@ class BrowserLogin:
     cookie: str = ""
     proof: str = field(default="", repr=False)
     is_secure: bool = False
+
+
+def describe_owners(names: Sequence[str]) -> str:
+    """Whose logins there are to a server at which each has its own; the empty name is the gateway."""
+    shown = [name or "the gateway" for name in names]
+    return f"logins of {', '.join(shown)}" if shown else "each principal needs a login, and none has one yet"

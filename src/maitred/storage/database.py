@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
 
 T = TypeVar("T")
 
-HEAD: Final = "0019"
+HEAD: Final = "0022"
 """The newest migration. A database with it opens without Alembic, which is slow to import."""
 REVISION: Final = "SELECT version_num FROM alembic_version"
 

@@ -16,7 +16,7 @@ import structlog
 from maitred.background import Background
 from maitred.config.redaction import redact
 from maitred.errors import StoreError
-from maitred.storage.signals import TOPICS, Signals
+from maitred.storage.signals import MESSAGE, TOPICS, Signals
 
 log = structlog.get_logger(__name__)
 
@@ -48,8 +48,13 @@ class PostgresListener:
         while True:
             try:
                 connection = await psycopg.AsyncConnection.connect(self._text, autocommit=True)
-                async with connection:
+                try:
                     await self._follow(connection)
+                finally:
+                    with anyio.CancelScope(
+                        shield=True
+                    ):  # psycopg does not close it where a task is cancelled
+                        await connection.close()
             except psycopg.Error as error:
                 self._note(redact(str(error).strip().partition("\n")[0]))
             finally:
@@ -76,6 +81,8 @@ class PostgresListener:
     def _take(self, text: str) -> None:
         if (topic := _BY_NAME.get(text)) is not None:
             self._signals.send(topic)
+        elif text.startswith(MESSAGE):
+            self._signals.pass_message(text.removeprefix(MESSAGE))
         elif text == self._probe:
             self._heard.set()
 

@@ -13,6 +13,8 @@ import anyio
 Topic = Literal["catalog", "decisions", "tokens"]
 """What changed: the generation, the decisions on servers and their registrations, or an access token."""
 TOPICS: Final[tuple[Topic, ...]] = ("catalog", "decisions", "tokens")
+MESSAGE: Final = "shared "
+"""How a message between processes begins; see `maitred.storage.shared_state`."""
 POLL_S: Final = 2.0
 """How often a listener looks by itself while the engine tells nothing."""
 _LIVE_POLL_S: Final = 30.0
@@ -24,6 +26,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.is_live = False
+        self._messages: list[tuple[WeakMethod[Callable[[str], None]], WeakMethod[Callable[[], None]]]] = []
         self._listeners: dict[Topic, list[WeakMethod[Callable[[], None]]]] = {topic: [] for topic in TOPICS}
 
     def listen(self, topic: Topic, method: Callable[[], None]) -> None:
@@ -42,6 +45,19 @@ class Signals:
         """The same for every topic, after a time in which news may have been missed."""
         for topic in TOPICS:
             self.send(topic)
+        for _, on_reset in self._messages:
+            if (method := on_reset()) is not None:
+                method()
+
+    def listen_messages(self, heard: Callable[[str], None], on_reset: Callable[[], None]) -> None:
+        """Call methods with each message between processes, and when some may have been missed."""
+        self._messages.append((WeakMethod(heard), WeakMethod(on_reset)))
+
+    def pass_message(self, text: str) -> None:
+        """Pass a message on, which came without its mark."""
+        for heard, _ in self._messages:
+            if (method := heard()) is not None:
+                method(text)
 
     def subscribe(self, topic: Topic) -> "SignalSubscription":
         """Remember news from now on, for a task that waits for it again and again."""

@@ -352,6 +352,34 @@ audit_stream = sa.Table(
 )
 """How far each destination has taken the lines of the trail; see `maitred.audit.stream_store`."""
 
+shared_values = sa.Table(
+    "shared_values",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("until", sa.Float, nullable=False, index=True),
+)
+"""What gateways share for a while; see `maitred.storage.shared_postgres`. This table and the next two are
+unlogged, and empty on SQLite."""
+
+shared_buckets = sa.Table(
+    "shared_buckets",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("tokens", sa.Float, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+)
+"""The token buckets of rate limits."""
+
+shared_slots = sa.Table(
+    "shared_slots",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("holder", sa.String(60), primary_key=True),
+    sa.Column("until", sa.Float, nullable=False),
+)
+"""The calls that run of principals and teams whose calls at the same time are limited."""
+
 held_calls = sa.Table(
     "held_calls",
     metadata,
@@ -384,3 +412,23 @@ held_calls = sa.Table(
     sa.Column("decided_at", sa.String(40), nullable=False, server_default=""),
 )
 """Calls that wait for a person, and decisions about them. A gateway moves `alive_until` of those it holds."""
+
+replicas = sa.Table(
+    "replicas",
+    metadata,
+    sa.Column("id", sa.String(20), primary_key=True),
+    sa.Column("role", sa.String(10), nullable=False),
+    sa.Column("address", sa.String(400), nullable=False),
+    sa.Column("version", sa.String(40), nullable=False),
+    sa.Column("alive_until", sa.Float, nullable=False),
+)
+"""The gateways on this database that are alive, on PostgreSQL; see `maitred.replicas.membership`."""
+
+server_owners = sa.Table(
+    "server_owners",
+    metadata,
+    sa.Column("name", sa.String(1000), primary_key=True),
+    sa.Column("replica", sa.String(20), nullable=False, index=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)
+"""Which replica runs an instance of a server, as long as it is alive; see `maitred.backends.ownership`."""

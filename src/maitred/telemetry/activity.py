@@ -32,11 +32,16 @@ class ActivityListener(Protocol):
 
 
 class Activity:
-    """The reports of one gateway. `tracer` is set by `maitred.wiring` before requests come."""
+    """The reports of one gateway. `tracer` is set by `maitred.wiring` before requests come.
+
+    `sessions` are those that are open, by transport; `open_calls` is how many calls have not ended, refused
+    ones and those that wait for a person too.
+    """
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self.tracer = tracer
         self.sessions: Counter[str] = Counter()
+        self.open_calls = 0
         self._listeners: list[ActivityListener] = []
 
     def listen(self, listener: ActivityListener) -> None:

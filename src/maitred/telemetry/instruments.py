@@ -105,6 +105,9 @@ DISCOVERIES: Final = Instrument(
 SESSIONS: Final = Instrument(
     name="maitred_sessions", kind="gauge", about="Open sessions of MCP clients.", labels=("transport",)
 )
+OPEN_CALLS: Final = Instrument(
+    name="maitred_open_calls", kind="gauge", about="Calls of tools that have not ended in this process."
+)
 HELD_CALLS: Final = Instrument(
     name="maitred_held_calls", kind="gauge", about="Calls that wait for a person in this process."
 )
@@ -164,6 +167,7 @@ STREAM_FAILING: Final = Instrument(
 
 INSTRUMENTS: Final = (
     CALLS, CALL_ERRORS, CALL_SECONDS, CALL_OUTCOMES, OVERHEAD_SECONDS, MCP_SECONDS, SEARCHES, SEARCH_SECONDS,
-    DISCOVERIES, SESSIONS, HELD_CALLS, TOOLS, SERVERS, SERVERS_BY_STATE, SERVER_USABLE, GENERATION,
-    RAW_LIST_TOKENS, TOKENS_TODAY, VISIBILITY_CHANGES, PAGES, HTTP_REQUESTS, STREAM_WAITING, STREAM_FAILING,
+    DISCOVERIES, SESSIONS, OPEN_CALLS, HELD_CALLS, TOOLS, SERVERS, SERVERS_BY_STATE, SERVER_USABLE,
+    GENERATION, RAW_LIST_TOKENS, TOKENS_TODAY, VISIBILITY_CHANGES, PAGES, HTTP_REQUESTS, STREAM_WAITING,
+    STREAM_FAILING,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 `maitred.calls.pipeline` says what a step is. To add one, write its class and put a line where it belongs.
 """
 
+from maitred.access.team_budget import TeamBudgets, has_budgets
 from maitred.calls.pipeline import Step
 from maitred.calls.steps.annotate_answer import AnnotateAnswer
 from maitred.calls.steps.announce_tools import AnnounceTools
@@ -13,6 +14,7 @@ from maitred.calls.steps.audit_change import AuditChange
 from maitred.calls.steps.audit_outcome import AuditOutcome
 from maitred.calls.steps.authorize import Authorize
 from maitred.calls.steps.check_arguments import CheckArguments
+from maitred.calls.steps.check_budget import CheckBudget
 from maitred.calls.steps.clean_answer import CleanAnswer
 from maitred.calls.steps.count_usage import CountUsage
 from maitred.calls.steps.find_tool import FindTool
@@ -38,6 +40,7 @@ from maitred.gateway.client_shapes import answer_limit
 def make_call_steps(given: CallServices) -> tuple[Step, ...]:
     """The steps of every call: from an agent, over HTTP, from the command line, and from within a chain."""
     state, lookup = given.state, given.lookup
+    budgets = TeamBudgets(given.usage, given.access.credentials.groups)
     return (
         TraceCall(given.activity),  # a span, and figures of how it ended
         AuditCall(given.auditing.call),  # every call has an audit entry, also one that is refused
@@ -61,6 +64,10 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         CheckArguments(lookup.check),  # against the schema; read-only where the caller wants that
         RefuseNestedChain(state.is_composed),  # no saved chain within a saved chain
         AuditOutcome(),  # how it ended, before a step changes the answer
+        CheckBudget(  # tokens of a team a day
+            lambda server: has_budgets(state.settings.access.teams) and not state.is_composed(server),
+            lambda viewer: budgets.check(viewer, state.settings.access.teams),
+        ),
         LimitRate(given.access.is_limited, given.access.enter),  # calls a minute, calls at once
         AskForLogin(given.logins),  # a login of the principal itself, where the server wants that
         HoldCall(given.held_calls, lookup.check_again),  # waits for a person where the rules say so

@@ -32,7 +32,9 @@ from maitred.wiring.features import (
 from maitred.wiring.logins import make_login_requests
 from maitred.wiring.orphans import remove_containers
 from maitred.wiring.references import operator_resolver
-from maitred.wiring.storage import database_of, open_store, task_key_of
+from maitred.wiring.replicas import make_placement, open_replicas, serve_links
+from maitred.wiring.shared_state import make_shared_state
+from maitred.wiring.storage import database_of, open_store, shared_key, task_key_of
 from maitred.wiring.telemetry import make_exporter
 from maitred.wiring.transports import make_pool
 
@@ -40,11 +42,13 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from mcp.server import Server
 
     from maitred.backends.pool import BackendPool
+    from maitred.catalog.live import LiveCatalog
     from maitred.gateway import Gateway
     from maitred.gateway.calls import MakeCallSteps
     from maitred.gateway.events import Events
     from maitred.gateway.parts import GatewayParts
     from maitred.mediation.base import Middleware
+    from maitred.replicas.forwarding import Replicas
     from maitred.visibility.rules import RuleFunction
 
 
@@ -68,6 +72,7 @@ async def open_gateway(
     retries: bool = True,
     serves: bool = False,
     alone: bool = False,
+    joins: bool = False,
 ) -> "AsyncIterator[Gateway]":
     """Open a gateway. It loads its catalog, and starts servers when they are needed.
 
@@ -84,33 +89,50 @@ async def open_gateway(
         serves: Whether the gateway serves clients. Then it keeps servers with `start: always` running, and
             first ends what killed gateways of the same catalog left.
         alone: Whether the gateway has one client only, so that no server needs an instance for each.
+        joins: Whether the gateway becomes a replica beside others on a PostgreSQL; it then starts no program
+            before `Gateway.join_replicas`.
 
     Raises:
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
     from maitred.backends.oauth.caller_token_memory import CallerTokens
+    from maitred.catalog.live import LiveCatalog
     from maitred.gateway.events import Events
 
     async with single_error(), AsyncExitStack() as stack:
         events = Events()
         callers = CallerTokens()
+        replica = secrets.token_hex(4) if discovers else ""
+        replicas = await stack.enter_async_context(open_replicas(settings, replica, joins=joins))
+        store = open_store(settings, allows_memory=discovers)
+        catalog = LiveCatalog(await stack.enter_async_context(store))
+        placement = make_placement(settings, replicas, catalog) if joins else None
         pool, containers = make_pool(
-            settings, in_process or {}, callers, listener=events, serves=serves, alone=alone
+            settings,
+            in_process or {},
+            callers,
+            listener=events,
+            serves=serves,
+            alone=alone,
+            placement=placement,
         )
         stream = make_audit_stream(settings) if serves else None
         exporter = make_exporter(settings, operator_resolver(settings)) if serves else None
         parts = await _make_parts(
             stack,
             settings,
-            pool,
+            (catalog, pool, replicas),
             events,
             callers.note,
             discovers=discovers,
             retries=retries,
+            serves=serves,
             rules=rules or {},
             tool_middleware=tool_middleware,
         )
+        if placement is not None:
+            await stack.enter_async_context(serve_links(placement, pool))
         gateway = _make_gateway(settings, parts, call_steps)
         if exporter is not None:
             parts.activity.tracer = exporter.tracer
@@ -121,6 +143,7 @@ async def open_gateway(
         background = await stack.enter_async_context(Background())
         if discovers:  # no short command, which would have one connection more for nothing
             background.start(database_of(settings).watch)
+        background.start(parts.shared.watch)
         if serves:
             background.start(remove_containers, gateway, containers)
         if stream is not None:
@@ -131,12 +154,13 @@ async def open_gateway(
 async def _make_parts(
     stack: AsyncExitStack,
     settings: Settings,
-    pool: "BackendPool",
+    base: "tuple[LiveCatalog, BackendPool, Replicas]",
     events: "Events",
     note_token: "Callable[[str, str], bool]",
     *,
     discovers: bool,
     retries: bool,
+    serves: bool,
     rules: "Mapping[str, RuleFunction]",
     tool_middleware: "Middleware | None",
 ) -> "GatewayParts":
@@ -149,10 +173,10 @@ async def _make_parts(
     from maitred.calls.results import ResultStore, Shortener
     from maitred.calls.subscriptions import Subscriptions
     from maitred.catalog.discovery import MOST_AT_ONCE, Discoverer
-    from maitred.catalog.live import LiveCatalog
     from maitred.catalog.token_worker import TokenWorker
     from maitred.disclosure.budget import estimate
     from maitred.gateway.parts import GatewayParts
+    from maitred.gateway.session_stubs import SessionStubs
     from maitred.held_calls.store import HeldCallStore
     from maitred.meta_tools.menu import META_TOOLS
     from maitred.storage.leader import Jobs
@@ -161,13 +185,11 @@ async def _make_parts(
     from maitred.usage.recorder import UsageRecorder
 
     database = database_of(settings)
-    store = open_store(settings, allows_memory=discovers)
-    catalog = LiveCatalog(await stack.enter_async_context(store))
+    catalog, pool, replicas = base
     await catalog.refresh()
-    replica = secrets.token_hex(4) if discovers else ""
     usage = await stack.enter_async_context(UsageRecorder(database))
     observations = await stack.enter_async_context(ToolObservations(database, mask_value))
-    auditing = await stack.enter_async_context(open_trail(settings, replica=replica))
+    auditing = await stack.enter_async_context(open_trail(settings, replica=replicas.id))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
     allow_list = AllowList(AllowLog(database), auditing)
@@ -175,6 +197,8 @@ async def _make_parts(
     counter = await stack.enter_async_context(TokenWorker())
     most_at_once = max(MOST_AT_ONCE, 2 * settings.limits.max_starting)
     activity = Activity()
+    shared = make_shared_state(settings, database, serves=serves)
+    stack.push_async_callback(shared.close)
     jobs = Jobs(database)
     keeper = Discoverer(
         catalog,
@@ -190,7 +214,9 @@ async def _make_parts(
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)
-    results = ResultStore(ttl_s=settings.results.keep_s, max_bytes=settings.results.keep_bytes)
+    results = ResultStore(
+        ttl_s=settings.results.keep_s, max_bytes=settings.results.keep_bytes, shares=shared.is_shared
+    )
     return GatewayParts(
         catalog=catalog,
         pool=pool,
@@ -201,7 +227,7 @@ async def _make_parts(
         results=results,
         shortener=Shortener(results, estimate=estimate, limit_tokens=settings.results.max_tokens),
         make_rules=partial(make_result_rules, settings.results, results),
-        cache=ResultCache(max_bytes=settings.cache.max_bytes),
+        cache=ResultCache(max_bytes=settings.cache.max_bytes, state=shared),
         subscriptions=await stack.enter_async_context(subscriptions),
         credentials=make_credentials(settings),
         make_sign_in_client=partial(make_oidc_client, resolve=operator_resolver(settings)),
@@ -226,5 +252,12 @@ async def _make_parts(
         notify_of_held=partial(notify_of_held, resolve=operator_resolver(settings)),
         signals=database.signals,
         jobs=jobs,
+        shared=shared,
+        session_stubs=(
+            SessionStubs(shared, shared_key(settings, "ids of sessions"), replica=replicas.id)
+            if shared.is_shared
+            else None
+        ),
+        replicas=replicas,
         make_sandbox=make_sandbox,
     )

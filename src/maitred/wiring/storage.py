@@ -113,13 +113,18 @@ def vault_of(settings: Settings, principal: str = "") -> "Vault":
 
 def task_key_of(settings: Settings) -> "Callable[[], bytes]":
     """The key that signs the ids of tasks. It lasts as long as the key of the catalog, if there is one."""
+    return shared_key(settings, "ids of tasks")
+
+
+def shared_key(settings: Settings, purpose: str) -> "Callable[[], bytes]":
+    """The key for a purpose, the same in all gateways that share `MAITRED_KEY`; made when it is called."""
 
     @cache
     def key() -> bytes:
         try:
-            return vault_of(settings).derive("ids of tasks")
+            return vault_of(settings).derive(purpose)
         except VaultError as error:
-            log.warning("ids of tasks are valid until the gateway ends", reason=error.reason)
+            log.warning("what is signed is valid until the gateway ends", what=purpose, reason=error.reason)
             return secrets.token_bytes(32)
 
     return key

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.backends.base import Backend, Listener
     from maitred.backends.http import TokenSource
     from maitred.backends.oauth.caller_token_memory import CallerTokens
+    from maitred.backends.placement import ServerPlacement
     from maitred.backends.pool import BackendPool
     from maitred.browser.browsers import Browsers
     from maitred.model.servers import ServerSpec
@@ -38,11 +39,13 @@ def make_pool(
     listener: "Listener",
     serves: bool,
     alone: bool = False,
+    placement: "ServerPlacement | None" = None,
 ) -> "tuple[BackendPool, Containers]":
     """All backends of a gateway. The warden ends their processes even if the gateway is killed.
 
     If it `serves`, it keeps servers with `start: always` running, and first ends what killed gateways left.
-    If its client is `alone`, no server has more than one instance.
+    If its client is `alone`, no server has more than one instance. `placement` finds the replica that runs a
+    server, where there are several.
     """
     from maitred.backends.orphans import catalog_of
     from maitred.backends.pool import BackendPool
@@ -68,6 +71,7 @@ def make_pool(
         browsers=browsers,
         callers=callers,
         serves=serves,
+        placement=placement,
     )
 
     def close() -> None:
@@ -103,6 +107,7 @@ class BackendParts:
     browsers: "Callable[[], Browsers]"
     callers: "CallerTokens"
     serves: bool = False
+    placement: "ServerPlacement | None" = None
 
 
 async def read_definition(settings: Settings, server: str) -> "Definition":
@@ -148,7 +153,12 @@ def make_backend(spec: "ServerSpec", parts: BackendParts) -> "Backend":
         raise ConnectError(str(error)) from error
     if kind.name not in MAKERS:
         raise ConnectError(f"this gateway has no backend for its transport {kind.name!r}")
-    return MAKERS[kind.name](spec, parts)
+    backend = MAKERS[kind.name](spec, parts)
+    if parts.placement is None or kind.reach not in ("program", "image"):
+        return backend
+    from maitred.backends.placed_backend import PlacedBackend
+
+    return PlacedBackend(backend, parts.placement)
 
 
 def _make_stdio(spec: "ServerSpec", parts: BackendParts) -> "Backend":

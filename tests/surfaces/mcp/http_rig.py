@@ -1,7 +1,7 @@
 """A gateway that listens on HTTP, with one server behind it, and clients that send what a test wants."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,10 +123,10 @@ class RawSession:
         self._http = http
         self.headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 
-    async def open(self) -> None:
+    async def open(self, capabilities: Mapping[str, Any] = {}) -> None:
         about = {
             "protocolVersion": "2025-11-25",
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": {"name": "raw", "version": "1"},
         }
         response = await self.post("initialize", about, number=0)
@@ -155,10 +155,21 @@ class RawSession:
             assert response.status_code == 200
             yield events_of(response)
 
-    @asynccontextmanager
-    async def call(self, size: int) -> AsyncIterator[AsyncIterator[dict[str, str]]]:
+    async def settle(self, number: Any, result: Mapping[str, Any]) -> httpx2.Response:
+        """Answer a question of the gateway."""
+        body = {"jsonrpc": "2.0", "id": number, "result": result}
+        return await self._http.post("/mcp", json=body, headers=self.headers)
+
+    def call(self, size: int) -> AbstractAsyncContextManager[AsyncIterator[dict[str, str]]]:
         """The events of a call of `slow`."""
-        params = {"name": "s__slow", "arguments": {"size": size}}
+        return self.call_named("s__slow", {"size": size})
+
+    @asynccontextmanager
+    async def call_named(
+        self, name: str, arguments: Mapping[str, Any] = {}
+    ) -> AsyncIterator[AsyncIterator[dict[str, str]]]:
+        """The events of a call, whose number is 7."""
+        params = {"name": name, "arguments": arguments}
         body = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
         async with self._http.stream("POST", "/mcp", json=body, headers=self.headers) as response:
             assert response.status_code == 200

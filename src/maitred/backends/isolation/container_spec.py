@@ -14,7 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from maitred.backends.base import ConnectError, Resolve, reference_error
+from maitred.backends.base import ConnectError, Resolve
+from maitred.backends.connection_faults import reference_error
 from maitred.backends.isolation.engine_api import ContainerSpec, EngineInfo, ImageInfo
 from maitred.backends.isolation.mounts import why_raced, why_refused
 from maitred.config.interpolate import UnresolvedReferenceError, resolve_named

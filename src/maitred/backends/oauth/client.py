@@ -22,7 +22,8 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl
 
-from maitred.backends.base import Resolve, reference_error
+from maitred.backends.base import Resolve
+from maitred.backends.connection_faults import reference_error
 from maitred.backends.oauth.grants import GrantStore, LoginGrant
 from maitred.backends.references import resolve_aside
 from maitred.config.interpolate import UnresolvedReferenceError

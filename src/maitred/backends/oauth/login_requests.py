@@ -8,7 +8,7 @@ once, and for some minutes.
 
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, Self
@@ -34,6 +34,10 @@ class LoginStore(Protocol):
 
     async def has(self, server: str) -> bool:
         """Whether there is a login. Raises `StoreError` if the database cannot be read."""
+        ...
+
+    async def owners(self) -> Sequence[tuple[str, str]]:
+        """The server and the principal of each login of all principals. Raises `StoreError`, too."""
         ...
 
 
@@ -91,6 +95,14 @@ class LoginRequests(anyio.AsyncContextManagerMixin):
             StoreError: The database cannot be read.
         """
         return await self._store_of(principal).has(server)
+
+    async def owners(self, server: str) -> Sequence[str]:
+        """The principals who have a login to a server, by name; the empty name is that of the gateway.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        return [who for of_server, who in await self._store_of("").owners() if of_server == server]
 
     async def begin(self, spec: ServerSpec, principal: str) -> LoginRequest | None:
         """Begin a login, or return the open one of the same principal and server.

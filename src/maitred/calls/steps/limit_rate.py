@@ -4,13 +4,13 @@ It refuses and never waits, so a busy caller holds no connection. An answer from
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
 from maitred.model.access import Viewer
 
-Enter = Callable[[Viewer], AbstractContextManager[object]]
+Enter = Callable[[Viewer], AbstractAsyncContextManager[object]]
 """Lets a call in, which counts as running until the context is left."""
 
 
@@ -33,5 +33,5 @@ class LimitRate:
         return self._counted(call, proceed) if self._is_limited(call.tool.server) else proceed(call)
 
     async def _counted(self, call: Call, proceed: Proceed) -> Answer:
-        with self._enter(call.viewer):
+        async with self._enter(call.viewer):
             return await proceed(call)

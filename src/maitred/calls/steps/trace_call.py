@@ -25,6 +25,7 @@ class TraceCall:
 
     async def _watched(self, call: Call, proceed: Proceed) -> Answer:
         started, outcome = time.perf_counter(), "cancelled"
+        self._activity.open_calls += 1
         with root_span(self._activity.tracer, "execute_tool", "internal", _ATTRIBUTES) as span:
             try:
                 answer = await proceed(call)
@@ -33,6 +34,7 @@ class TraceCall:
                 outcome = error.code if isinstance(error, MaitredError) else "internal"
                 raise
             finally:
+                self._activity.open_calls -= 1
                 elapsed_s = time.perf_counter() - started
                 overhead_s = max(0.0, elapsed_s - call.server_s - call.waited_s)
                 server = _describe(call, span, outcome)

@@ -4,6 +4,8 @@ import time
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
+import anyio
+
 from maitred.calls.answer import Answer
 from maitred.calls.cache import CacheKey, ResultCache
 from maitred.calls.pipeline import Call, Proceed
@@ -51,13 +53,17 @@ class UseCache:
             return answer
         finally:
             if not cached and self._rules.changes(call.tool):
-                self._cache.clear(call.tool.server, but=key)
+                await self._changed(call.tool.server, key)
 
     async def _emptying(self, call: Call, proceed: Proceed) -> Answer:
         try:
             return await proceed(call)
         finally:  # also if it failed: it may have been done
-            self._cache.clear(call.tool.server)
+            await self._changed(call.tool.server)
+
+    async def _changed(self, server: str, but: CacheKey | None = None) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._cache.changed(server, but=but)
 
     async def _answer(self, call: Call, proceed: Proceed, key: CacheKey, lifetime_s: float) -> Answer:
         async def send() -> dict[str, Any]:

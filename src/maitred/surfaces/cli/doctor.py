@@ -12,6 +12,7 @@ from maitred.config.settings import Settings
 from maitred.disclosure.answers import parts_withheld
 from maitred.model.access import Viewer
 from maitred.model.browsers import BrowserReport
+from maitred.model.logins import describe_owners
 from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.advice import advice
@@ -86,18 +87,24 @@ def doctor(
     findings, catalog = found.servers, found.catalog
     cages = run(lambda: look_at_cages(settings))
     browsers = run(lambda: look_at_browsers(settings))
+    cluster = run(lambda: _look_at_cluster(settings))
     findings = [_with_browser(_with_way(finding, settings), browsers) for finding in findings]
     if as_json:
-        print_json(_as_json(settings, found, findings, cages, browsers))
+        told, is_bad = cluster
+        about = {"kubernetes": {"ok": not is_bad, "told": told} if told else None}
+        print_json(_as_json(settings, found, findings, cages, browsers) | about)
     else:
         _show_gateway(settings, found)
         _show_cages(cages)
         _show_browsers(browsers)
+        _show_cluster(*cluster)
         _show(findings, found.elapsed_s)
         show_required(found.required)
     has_browser_fault = any(one.fault for one in browsers if one.server)
     has_stream_fault = any(is_fault for _, is_fault in found.streams.values())
-    has_fault = has_browser_fault or has_stream_fault or not all(one["ok"] for one in findings)
+    has_fault = (
+        has_browser_fault or has_stream_fault or bool(cluster[1]) or not all(one["ok"] for one in findings)
+    )
     if require:  # a project that needs these need not mend all else
         has_fault = not all(one["ok"] for one in found.required)
     if catalog["fault"] or has_fault:
@@ -179,18 +186,20 @@ async def _examine(
         started = time.perf_counter()
         with err.status(f"starting {count_of(len(wanted), 'server')} …"):
             reports = await gateway.sync(wanted, viewer=viewer)
-        status = {entry.name: entry for entry in gateway.watched_servers(viewer)}
+        status, findings = {entry.name: entry for entry in gateway.watched_servers(viewer)}, []
         strangers = gateway.unmatched_rules(viewer)
-        findings = []
         for report in reports:
             lines = list(gateway.last_output(report.server, viewer))[-_SHOWN_LINES:]
             parts = parts_withheld(status[report.server].withheld_parts)
             remarks = [f"visibility: {one}" for one in strangers.get(report.server, ())]
+            owners = await gateway.login_owners(report.server, viewer)
+            remarks += [] if owners is None else [describe_owners(owners)]
             finding = status[report.server].to_json() | {
                 "ok": not report.error,
                 "error": report.error,
                 "notes": [*report.notes, *filter(None, [parts]), *remarks],
                 "last_output": lines if report.error else [],
+                "logins": owners,
                 "advice": advice(status[report.server], lines) if report.error else "",
             }
             findings.append(finding)
@@ -231,6 +240,20 @@ def _show_browsers(browsers: Sequence[BrowserReport]) -> None:
     for browser in browsers:
         of = f" of {browser.server}" if browser.server else ""
         (out.print if browser.fault else out.note)(Text(f"browser{of}: {browser.text}"))
+
+
+async def _look_at_cluster(settings: Settings) -> tuple[str, bool]:
+    """What is true of the cluster whose resources become servers; an empty text if none is configured."""
+    if settings.kubernetes.watch is None:
+        return "", False
+    from maitred.surfaces.kubernetes.cluster_api import describe_cluster  # noqa: PLC0415  # HTTP client
+
+    return await describe_cluster(settings.kubernetes.watch)
+
+
+def _show_cluster(told: str, is_fault: bool) -> None:  # the two parts of one value
+    if told:
+        (out.print if is_fault else out.note)(Text(f"kubernetes: {told}"))
 
 
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:

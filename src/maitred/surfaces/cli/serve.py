@@ -23,6 +23,7 @@ from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.profiles import narrow_to_profile
+from maitred.model.replicas import ReplicaRole
 from maitred.surfaces.cli.completion import complete_transports
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
 from maitred.surfaces.cli.options import profile_option
@@ -30,6 +31,7 @@ from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
 from maitred.surfaces.daemon.sockets import address_of
 from maitred.surfaces.http.inherited_socket import inherited_socket
+from maitred.surfaces.kubernetes.server_watch import follow_mcp_servers
 from maitred.surfaces.manifest_folder import follow_manifests
 from maitred.wiring import follow_settings, open_gateway, operator_resolver
 
@@ -47,6 +49,15 @@ TransportOption = Annotated[
         metavar="stdio|http",
         help="How clients reach the gateway.",
         autocompletion=complete_transports,
+    ),
+]
+
+RoleOption = Annotated[
+    ReplicaRole | None,
+    typer.Option(
+        metavar="gateway|runner|both",
+        help="What this process does among several on one PostgreSQL (http).",
+        envvar="MAITRED_ROLE",
     ),
 ]
 
@@ -75,6 +86,7 @@ def serve(
             help="Token of `maitred tokens`, whose bearer the client is then (stdio).", envvar=AS_TOKEN
         ),
     ] = None,
+    role: RoleOption = None,
     no_daemon: Annotated[
         bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
     ] = False,
@@ -84,7 +96,7 @@ def serve(
     if transport == "daemon":
         _serve_in_background(config_path(config))
         return
-    settings = with_http(settings_of(config), host=host, port=port, token=token)
+    settings = _with_role(with_http(settings_of(config), host=host, port=port, token=token), role)
     bearer, is_http, held = as_token or "", transport == "http", None
     _check_client(as_token, profile, is_http=is_http)
     viewer = acting(settings, "configure", token=bearer) if is_http else acting(settings, token=bearer)
@@ -97,6 +109,11 @@ def serve(
     elif settings.daemon.enabled and not no_daemon:
         _share(context, config_path(config), token=bearer, profile=profile)
     run(lambda: _serve(settings, transport, viewer, listening=held))
+
+
+def _with_role(settings: Settings, role: ReplicaRole | None) -> Settings:
+    """The settings of a process with another role than the file gives it, if there is one."""
+    return replace(settings, replica=replace(settings.replica, role=role)) if role else settings
 
 
 def _check_client(as_token: str | None, profile: str, *, is_http: bool) -> None:
@@ -159,7 +176,8 @@ async def _serve(
     async with anyio.create_task_group() as tasks:
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
         with serving.claim_endpoint(transport, settings.source) as held:
-            async with open_gateway(settings, serves=True, alone=transport == "stdio") as gateway:
+            is_alone, joins = transport == "stdio", transport == "http"
+            async with open_gateway(settings, serves=True, alone=is_alone, joins=joins) as gateway:
                 _follow_files(tasks, gateway, settings)
                 if transport == "stdio":  # its one client started this process in its own folder
                     viewer = replace(viewer, folder=project_folder(working_folder()))
@@ -184,6 +202,7 @@ def _follow_files(tasks: anyio.abc.TaskGroup, gateway: "Gateway", settings: Sett
     """Take over what is written into the files of the gateway, now that it is loaded."""
     tasks.start_soon(follow_settings, gateway, settings)
     tasks.start_soon(follow_manifests, gateway)
+    tasks.start_soon(follow_mcp_servers, gateway)
     gc.freeze()  # loaded objects stay, so the collector need not visit them
     gc.enable()
 
@@ -205,6 +224,7 @@ async def _serve_http(
 
     def ready(url: str) -> None:
         pages.serve_at(web, url)
+        gateway.join_replicas(url)
         if is_loopback(settings.host) and not settings.public_url:
             gateway.take_logins_at(url)
         err.print(f"maitred listens on {url}/mcp")
@@ -213,8 +233,17 @@ async def _serve_http(
         web.close()
         surface.close()
 
-    app = application(gateway, settings, mcp_app(surface, settings), web)
-    await serve_http(app, settings, stop=stop, ready=ready, ending=ending, held=listening)
+    app = application(gateway, settings, mcp_app(surface, settings), web, is_draining=stop.is_set)
+    await serve_http(
+        app,
+        settings,
+        stop=stop,
+        ready=ready,
+        ending=ending,
+        draining=gateway.drain_replica,
+        is_idle=lambda: not surface.parked_calls.count and gateway.is_replica_drained,
+        held=listening,
+    )
 
 
 async def _warm(gateway: "Gateway", surface: "LazySurface") -> None:

@@ -18,6 +18,8 @@ from maitred.config.edit import add_server, remove_server
 from maitred.config.load import entry_faults
 from maitred.disclosure.answers import NO_SERVERS
 from maitred.errors import ConfigError, MaitredError
+from maitred.model.access import Viewer
+from maitred.model.logins import describe_owners
 from maitred.model.transports import TRANSPORTS
 from maitred.surfaces.cli.completion import complete_servers
 from maitred.surfaces.cli.console import (
@@ -57,7 +59,7 @@ from maitred.surfaces.cli.trial import show_trial, try_server
 from maitred.wording import count_of, one_of, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
-    from maitred.gateway import ServerStatus
+    from maitred.gateway import Gateway, ServerStatus
 
 _KINDS = one_of([kind.name for kind in TRANSPORTS.values() if kind.key in ("command", "url")])
 
@@ -218,19 +220,35 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
         async with known_gateway(settings) as gateway:
             servers = gateway.servers(viewer)
             mode = gateway.mode(viewer)
+            owners = await _owners(gateway, servers, viewer)
         if as_json:
-            print_json({"mode": mode, "servers": [server.to_json() for server in servers]})
+            entries = [server.to_json() | {"logins": owners.get(server.name)} for server in servers]
+            print_json({"mode": mode, "servers": entries})
             return
         if not gateway.settings.servers:
             out.print(NO_SERVERS)
             return
         _show(servers)
+        for name, names in owners.items():
+            out.print(Text(f"{name}: {describe_owners(names)}"))
         tools, tokens = sum(s.tools for s in servers), sum(s.cost_tokens for s in servers)
         shown = {"menu": "the menu", "categories": "categories"}.get(mode, "all tools, since they are few")
         count = f"{count_of(len(servers), 'server')}, {count_of(tools, 'tool')}"
         out.note(f"{count}, {count_of(tokens, 'token')} raw; clients see {shown}.")
 
     run(go)
+
+
+async def _owners(
+    gateway: "Gateway", servers: Sequence["ServerStatus"], viewer: Viewer
+) -> dict[str, Sequence[str]]:
+    """Whose logins there are to the servers at which each principal has its own, if the viewer may watch."""
+    found: dict[str, Sequence[str]] = {}
+    for server in servers:
+        if gateway.is_allowed(viewer, "watch", server=server.name):
+            owners = await gateway.login_owners(server.name, viewer)
+            found |= {} if owners is None else {server.name: owners}
+    return found
 
 
 def _show(servers: Sequence["ServerStatus"]) -> None:

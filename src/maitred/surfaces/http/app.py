@@ -35,8 +35,9 @@ from maitred.surfaces.http import (
 )
 from maitred.surfaces.http import operations as probes
 from maitred.surfaces.http.auth import OPEN, Authentication, Guard, anonymous
-from maitred.surfaces.http.errors import answer_errors
+from maitred.surfaces.http.errors import Refusal, answer_errors
 from maitred.surfaces.http.filters import describe_refusals, refuse_unknown_parameters
+from maitred.surfaces.http.internal import InternalEndpoint
 from maitred.surfaces.http.logins import LoginPages, is_login
 from maitred.surfaces.http.openapi import ERRORS
 from maitred.surfaces.http.operations import RequestCounter
@@ -51,17 +52,32 @@ summaries (T2), whole definitions (T3). Names in paths are percent-encoded.
 """
 
 
-def application(gateway: Gateway, settings: Http, mcp: ASGIApp, web: WebInterface | None = None) -> ASGIApp:
-    """The API with an MCP endpoint and the pages beside it; the endpoint's lifespan is that of the whole."""
+def application(
+    gateway: Gateway,
+    settings: Http,
+    mcp: ASGIApp,
+    web: WebInterface | None = None,
+    *,
+    is_draining: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
+    """The API with an MCP endpoint and the pages beside it; the endpoint's lifespan is that of the whole.
+
+    Once `is_draining`, it says that it is not ready, and still answers all requests.
+    """
     pages = web or web_interface(gateway, settings)
+    if not gateway.settings.replica.takes_clients:
+        mcp = Refusal(
+            503, "runner", "this replica runs servers for others; connect to one that takes clients"
+        )
     described = api(
         gateway,
         guarded=anonymous(settings) is None,
         is_ending=lambda: pages.changes.closed,
+        is_draining=is_draining,
     )
     every = _Beside(mcp, pages, LoginPages(gateway, pages), described)
     guarded = Guard(every, settings, gateway.grant_of, hold=gateway.hold_request)
-    return RequestCounter(guarded, gateway)
+    return InternalEndpoint(RequestCounter(guarded, gateway), gateway)
 
 
 def web_interface(gateway: Gateway, settings: Http) -> WebInterface:
@@ -75,6 +91,7 @@ def api(
     *,
     guarded: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
+    is_draining: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
     """The API alone; with `guarded`, its description says that a token is required, not optional.
 
@@ -102,7 +119,7 @@ def api(
     tokens.add_routes(app, gateway)
     principals.add_routes(app, gateway)
     audit.add_routes(app, gateway)
-    probes.add_routes(app, gateway)
+    probes.add_routes(app, gateway, is_draining)
     welcome.add_routes(app)
     answer_errors(app)
     app.add_route("/api/openapi.json", _Description(app, needs_token=guarded).answer, include_in_schema=False)

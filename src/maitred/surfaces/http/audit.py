@@ -142,7 +142,7 @@ def _add_answers(app: FastAPI, gateway: Gateway) -> None:
     )
     async def answer(request: Request, answer_id: AnswerId, cursor: Cursor = "") -> Response:
         """An answer that `results.screening: block` withheld from a model; kept for `results.keep_s`."""
-        page = gateway.withheld_answer(
-            unquote(answer_id), cursor, viewer=viewer_of(request), request_id=id_of(request)
-        )
+        viewer, name = viewer_of(request), unquote(answer_id)
+        await gateway.fetch_result(name, viewer=viewer)
+        page = gateway.withheld_answer(name, cursor, viewer=viewer, request_id=id_of(request))
         return Response(encode({"text": page.text, "next_cursor": page.next_cursor}), media_type=_JSON)

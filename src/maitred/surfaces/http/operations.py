@@ -3,6 +3,7 @@
 `maitred.gateway.metrics` counts; requests of HTTP are counted, and traced, here.
 """
 
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote
 
@@ -76,14 +77,14 @@ def _route(scope: Scope) -> str:
     return route or (_MCP if scope["path"] == _MCP else PAGES if is_page(scope["path"]) else "none")
 
 
-def add_routes(app: FastAPI, gateway: Gateway) -> None:
-    """Add the routes."""
-    _add_probes(app, gateway)
+def add_routes(app: FastAPI, gateway: Gateway, is_draining: Callable[[], bool] = lambda: False) -> None:
+    """Add the routes; a gateway that drains is not ready."""
+    _add_probes(app, gateway, is_draining)
     _add_health(app, gateway)
     _add_metrics(app, gateway)
 
 
-def _add_probes(app: FastAPI, gateway: Gateway) -> None:
+def _add_probes(app: FastAPI, gateway: Gateway, is_draining: Callable[[], bool]) -> None:
     fine = encode({"status": "ok"})
 
     @app.get(
@@ -94,8 +95,10 @@ def _add_probes(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(openapi.ALIVE),
     )
     async def healthz() -> Response:
-        """Always 200; no token is needed."""
-        return Response(fine, media_type="application/json")
+        """Always 200; no token is needed. Notices say what the gateway goes on without."""
+        notices = gateway.notices
+        body = encode({"status": "ok", "notices": notices}) if notices else fine
+        return Response(body, media_type="application/json")
 
     @app.get(
         "/readyz",
@@ -105,7 +108,9 @@ def _add_probes(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(openapi.ALIVE, 503),
     )
     async def readyz() -> Response:
-        """200 once the catalog is loaded and no server is being discovered for the first time."""
+        """200 once no server is being discovered for the first time, until the gateway begins to end."""
+        if is_draining():
+            return Refusal(503, "ending", "maitred ends, and takes no new clients")
         if gateway.snapshot.generation < 0:
             return Refusal(503, "not_ready", "the catalog is not loaded yet")
         if not await gateway.settled(0):

@@ -381,6 +381,9 @@ class LivenessResponse(BaseModel):
     """The process answers."""
 
     status: Literal["ok"]
+    notices: list[str] = Field(
+        default=[], description="What the gateway goes on without; left out if nothing."
+    )
 
 
 class ServerHealth(BaseModel):

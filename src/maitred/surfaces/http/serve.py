@@ -1,5 +1,6 @@
 """Run an ASGI application under uvicorn until `stop` is set."""
 
+import math
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,9 @@ from maitred.errors import ConfigError
 from maitred.surfaces.http.connections import BoundedProtocol
 from maitred.surfaces.http.errors import Refusal
 
-_GRACE_S: Final = 5
+_LEAST_S: Final = 0.5
+"""For requests under way, even if all of the time went by before."""
+_LOOK_S: Final = 0.1
 _KEEP_ALIVE_S: Final = 30
 """Clients reuse an idle connection for 4 to 5 seconds, and a request on one that closes just then is lost."""
 _ENDING: Final = (
@@ -67,19 +70,33 @@ class _Answering:
             await Refusal(503, "ending", _ENDING)(scope, receive, send)
 
 
+async def _drain(settings: Http, is_idle: Callable[[], bool]) -> float:
+    """Go on for a while; returns how many seconds are left for requests under way."""
+    stopped_at = anyio.current_time()
+    with anyio.move_on_after(settings.drain_s):
+        await anyio.sleep(settings.unready_s)
+        while not is_idle():  # noqa: ASYNC110  # parked calls end in many ways
+            await anyio.sleep(_LOOK_S)
+    return max(_LEAST_S, settings.drain_s - (anyio.current_time() - stopped_at))
+
+
 async def serve_http(
     app: ASGIApp,
     settings: Http,
     *,
     stop: anyio.Event,
     ready: Callable[[str], None],
+    draining: Callable[[], None] = lambda: None,
     ending: Callable[[], None] = lambda: None,
+    is_idle: Callable[[], bool] = lambda: True,
     held: socket.socket | None = None,
 ) -> None:
     """Serve until `stop` is set; `ready` is called with the address once the server accepts requests.
 
-    `ending` is called before connections are closed, to end streams that would keep them open. `held` is a
-    socket that listens already, on which it serves instead of one of its own.
+    Then `draining` is called, and it serves for `unready_s` more, so that a load balancer hears of it, and until `is_idle`, so that
+    what waits for further requests gets them. After `ending`, which ends streams that would stay open, it
+    takes no connection more, and waits for requests under way until `drain_s` have gone by in all. `held` is
+    a socket that listens already, on which it serves instead of one of its own.
 
     Raises:
         ConfigError: The address is refused, or cannot be bound.
@@ -92,7 +109,7 @@ async def serve_http(
         log_level="warning",
         access_log=False,
         log_config=None,
-        timeout_graceful_shutdown=_GRACE_S,
+        timeout_graceful_shutdown=math.ceil(settings.drain_s),
         timeout_keep_alive=_KEEP_ALIVE_S,
         ws="none",
         http=BoundedProtocol,
@@ -102,6 +119,9 @@ async def serve_http(
 
     async def end() -> None:
         await stop.wait()
+        draining()
+        left_s = await _drain(settings, is_idle)
+        config.timeout_graceful_shutdown = left_s  # type: ignore[assignment]
         ending()
         server.should_exit = True
 

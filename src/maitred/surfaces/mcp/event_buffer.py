@@ -3,7 +3,8 @@
 A session is one of the handshake era over HTTP. Its client names the last event that it received, and gets
 those that came after it, then those that still come. The buffer is in memory and ends with the session. It is
 bounded in events and bytes, for a session and for all. Of the older events, notices of changes are merged, so
-that none of them is lost. The id of an event is `STREAM-NUMBER`; numbers grow within a session.
+that none of them is lost. The id of an event is `STREAM-NUMBER`; numbers grow within a session. Where several
+gateways serve a session, it begins with the name of the one that has the event: `REPLICA.STREAM-NUMBER`.
 """
 
 import re
@@ -24,13 +25,14 @@ MOST_BYTES_IN_ALL: Final = 32 * 1024 * 1024
 _MOST_STREAMS: Final = 1_000
 _MOST_NOTICES: Final = 1_000
 _LONGEST_NOTICE: Final = 4_096
-_ID: Final = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
-_NOTICES: Final = frozenset(
+_ID: Final = re.compile(r"(?:([0-9a-f]{1,16})\.)?([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
+NOTICES: Final = frozenset(
     {
         *(f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")),
         "notifications/resources/updated",
     }
 )
+"""Messages that say that something changed: of several that say the same, the last one is enough."""
 _LOST_ANSWER: Final = (
     "the answer came while the connection was broken, and the gateway has dropped it since: it keeps the"
     f" last {MOST_EVENTS} events and {MOST_BYTES // 1024} KiB of a session; the request was carried out, so"
@@ -79,10 +81,6 @@ class _Event:
     text: bytes
     notice: tuple[str, str] | None
 
-    @property
-    def id(self) -> str:
-        return f"{self.stream.number}-{self.number}"
-
 
 class EventMemory:
     """Bounds the events of all sessions together; the session with the most bytes loses events first."""
@@ -92,9 +90,9 @@ class EventMemory:
         self._sessions: set[SessionEvents] = set()
         self.size = 0
 
-    def open(self) -> "SessionEvents":
+    def open(self, replica: str = "") -> "SessionEvents":
         """The events of a new session; it must be closed."""
-        events = SessionEvents(self)
+        events = SessionEvents(self, f"{replica}." if replica else "")
         self._sessions.add(events)
         return events
 
@@ -109,9 +107,10 @@ class EventMemory:
 
 
 class SessionEvents:
-    """The events of one session."""
+    """The events of one session; `mark` is how their ids begin."""
 
-    def __init__(self, memory: EventMemory) -> None:
+    def __init__(self, memory: EventMemory, mark: str = "") -> None:
+        self._mark = mark
         self._memory = memory
         self._events: deque[_Event] = deque()
         self.listening = Stream(0)
@@ -151,11 +150,11 @@ class SessionEvents:
         stream = self._streams[self._stream_number] = Stream(self._stream_number)
         if len(self._streams) > _MOST_STREAMS:
             del self._streams[next(iter(self._streams))]
-        return stream, f"{stream.number}-{self.number}"
+        return stream, self._id(stream, self.number)
 
     def store(self, stream: Stream, text: bytes, *, method: str = "", uri: str = "") -> str:
         """Store a message of a stream; returns the id of its event. A notice is known by its method."""
-        notice = (method, uri) if method in _NOTICES else None
+        notice = (method, uri) if method in NOTICES else None
         return self._store(stream, text, notice)
 
     def store_answer(self, stream: Stream, text: bytes, request_id: RequestId) -> str:
@@ -168,7 +167,10 @@ class SessionEvents:
         event = _Event(self.number, stream, text, notice)
         if not self._closed:
             self._add(event)
-        return event.id
+        return self._id(stream, event.number)
+
+    def _id(self, stream: Stream, number: int) -> str:
+        return f"{self._mark}{stream.number}-{number}"
 
     def _add(self, event: _Event) -> None:
         self._events.append(event)
@@ -198,13 +200,13 @@ class SessionEvents:
     @property
     def listening_from(self) -> str:
         """The id from which a client that opens a stream by GET misses nothing."""
-        return f"0-{self.number}"
+        return self._id(self.listening, self.number)
 
     def position(self, event_id: str) -> tuple[Stream, int] | Literal["unknown", "finished"]:
         """The stream and the number of an event; or that it is not known, or that nothing can follow it."""
-        if (match := _ID.fullmatch(event_id)) is None:
+        if (match := _ID.fullmatch(event_id)) is None or (match[1] or "") != self._mark.rstrip("."):
             return "unknown"
-        stream_number, number = int(match[1]), int(match[2])
+        stream_number, number = int(match[2]), int(match[3])
         stream = self._streams.get(stream_number) if stream_number else self.listening
         if stream is None or number > self.number or self._closed:
             return "unknown"
@@ -223,7 +225,7 @@ class SessionEvents:
                 event = self._next(stream, after)
                 if event is not None:
                     after = event.number
-                    await send(event.text, event.id)
+                    await send(event.text, self._id(event.stream, event.number))
                 elif stream.answer is None:
                     await reader.wait()
                 else:
@@ -247,6 +249,12 @@ class SessionEvents:
             if event.stream is stream:
                 found = event
         return found
+
+
+def origin_of(event_id: str) -> tuple[str, int]:
+    """The gateway that has an event, and the number of its stream; nothing and 0 for what is no id."""
+    match = _ID.fullmatch(event_id)
+    return (match[1] or "", int(match[2])) if match else ("", 0)
 
 
 def _lost(request_id: RequestId) -> bytes:

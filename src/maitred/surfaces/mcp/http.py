@@ -23,6 +23,7 @@ from maitred.surfaces.mcp.pings import Pings
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.session_endpoint import SessionEndpoint
 from maitred.surfaces.mcp.sessions import Sessions
+from maitred.surfaces.mcp.shared_sessions import SharedSessions
 from maitred.surfaces.mcp.stateless import StatelessEndpoint
 
 _PATH: Final = "/mcp"
@@ -84,7 +85,12 @@ class _McpApp:
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         server, pings = self._surface.server, Pings()
         async with server.lifespan(server) as state, Background() as background:
-            sessions = Sessions(self._surface, state, self._settings)
+            stubs = self._surface.session_stubs
+            sessions = (
+                Sessions(self._surface, state, self._settings)
+                if stubs is None
+                else SharedSessions(self._surface, state, self._settings, stubs, background)
+            )
             self._surface.on_close(sessions.end_streams)
             for task in (self._surface.announce, pings.run, sessions.run):
                 background.start(task)

@@ -6,10 +6,10 @@ gateway, it is the grant that a client proved when it connected. A connection is
 object of it (see `maitred.surfaces.mcp.caller.connection_of`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from mcp.server.connection import Connection
@@ -25,6 +25,21 @@ from maitred.surfaces.mcp.first_answers import CLIENT_CHARACTERS
 
 Context = ServerRequestContext[Any, Any]
 
+LABEL: Final = "maitred.label"
+"""Where the state of a connection has its name, if every gateway on one store knows it by the same name."""
+
+
+GOES_ON: Final = "maitred.goes_on"
+"""Set in the state of a connection that ends here alone: its client may go on at another gateway."""
+
+
+class EndListener(Protocol):
+    """Is called with a viewer whose connection has ended here, and whether it may go on elsewhere."""
+
+    def __call__(self, viewer: Viewer, *, goes_on: bool) -> None:
+        """Release what belongs to the viewer's connection."""
+        ...
+
 
 class Viewers:
     """Distinguishes viewers; calls `ended` with each viewer whose connection has ended.
@@ -33,7 +48,7 @@ class Viewers:
     state.
     """
 
-    def __init__(self, viewer: Viewer, ended: Callable[[Viewer], None]) -> None:
+    def __init__(self, viewer: Viewer, ended: EndListener) -> None:
         self.stateless = viewer
         self._ended = ended
         self._numbers = count(1)
@@ -42,7 +57,7 @@ class Viewers:
 
     def left(self, guest: Viewer) -> None:
         """Release the state of a guest that has closed its wire."""
-        self._ended(guest)
+        self._ended(guest, goes_on=False)
 
     def admit(self, connection: Connection, guest: Viewer) -> None:
         """Count the requests of a connection as a guest's; the requests themselves do not name the guest."""
@@ -51,7 +66,7 @@ class Viewers:
     def adopt(self, connection: Connection, viewer: Viewer) -> None:
         """Count a connection as that of a viewer who was introduced before."""
         self._connected[connection] = viewer
-        connection.exit_stack.callback(self._ended, viewer)
+        connection.exit_stack.callback(lambda: self._ended(viewer, goes_on=GOES_ON in connection.state))
 
     def of(self, ctx: Context) -> Viewer:
         """The viewer of a request.
@@ -100,7 +115,7 @@ class Viewers:
         viewer = self._connected.get(connection)
         grant = guest.grant if guest else None
         if viewer is None:
-            number = str(next(self._numbers))
+            number = connection.state.get(LABEL) or str(next(self._numbers))
             named = self.named(*_client(connection), guest)
             viewer = replace(named, era="handshake", connection=number)
             self.adopt(connection, viewer)

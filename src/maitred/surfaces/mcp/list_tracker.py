@@ -29,6 +29,11 @@ class ListTracker:
         """Track a viewer, who may list from now on."""
         self._seen[viewer.scope] = {kind: {self._now(kind, viewer)} for kind in LIST_KINDS}
 
+    def doubt(self, viewer: Viewer) -> None:
+        """Count all lists as changed: a viewer may have seen others than this gateway has shown."""
+        if viewer.scope in self._seen:
+            self._seen[viewer.scope] = {kind: {""} for kind in LIST_KINDS}
+
     def is_tracked(self, viewer: Viewer) -> bool:
         """Whether a viewer is tracked."""
         return viewer.scope in self._seen

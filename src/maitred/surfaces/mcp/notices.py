@@ -272,6 +272,29 @@ class Notices:
             self._forget(uri)
             release()
 
+    def resources_of(self, connection: Connection) -> Sequence[str]:
+        """The resources to which a connection is subscribed."""
+        return [*self._subscribed.get(connection, {})]
+
+    async def follow(
+        self, connection: Connection, uris: Sequence[str], viewer: Viewer, *, announces: bool = False
+    ) -> None:
+        """Have a connection subscribed to these resources alone; with `announces`, they count as updated.
+
+        A resource that is not there any more is left out.
+        """
+        for uri in self.resources_of(connection):
+            if uri not in uris:
+                self.unsubscribe(connection, uri)
+        for uri in uris:
+            try:
+                await self.subscribe(connection, uri, viewer)
+            except (MaitredError, MCPError) as error:
+                log.info("a resource is not followed", uri=uri, reason=str(error))
+        if announces:
+            self._updated.update((uri, None) for uri in self.resources_of(connection))
+            self._on_visibility()
+
     def _end(self, held: dict[str, Release], scope: Scope) -> None:
         """Release all subscriptions of a connection that has ended."""
         self._texts.pop(scope, None)

@@ -197,6 +197,7 @@ class OwnResources:
             case "category", [str(name)] if name:
                 return self._page(uri, f"category/{name}", cursor, viewer)
             case "result", [str(name)] if name:
+                await self._gateway.fetch_result(name, viewer=viewer)
                 return self._result(uri, name, cursor, viewer, find=words)
         if cursor:
             raise CursorError(cursor)

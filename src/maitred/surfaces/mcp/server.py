@@ -6,7 +6,7 @@ the SDK, which `tests/surfaces/mcp/test_server.py` pins. The SDK keeps no list o
 era to notify, so this module registers each of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import mcp_types as types
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 from mcp.server.caching import CacheableMethod, CacheHint
+from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
@@ -25,11 +26,13 @@ from maitred import __version__
 from maitred.background import Background
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
 from maitred.gateway import LEDGER_KEY, Caller, Gateway
+from maitred.gateway.session_stubs import SessionStubs
 from maitred.meta_tools import menu
 from maitred.meta_tools.base import MetaToolRequest, text_result
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.model.transports import is_composed
+from maitred.replicas.forwarding import Replicas
 from maitred.surfaces.mcp.caller import LOG_LEVEL, StatelessCaller, caller_of, connection_of
 from maitred.surfaces.mcp.client_keys import key_of
 from maitred.surfaces.mcp.first_answers import TTL_MS
@@ -99,7 +102,12 @@ class McpSurface:
         self._on_close: list[Callable[[], None]] = []
         self.viewers = Viewers(viewer, self._ended)
         self.spans = RequestSpans(gateway)
-        self.parked_calls = ParkedCalls(lambda: gateway.answer_s)
+        stubs = gateway.session_stubs
+        self.parked_calls = ParkedCalls(
+            lambda: gateway.answer_s,
+            replicas=gateway.replica_requests if stubs is not None else None,
+            sign=stubs.sign if stubs is not None else None,
+        )
         offering = OfferHandler(gateway, self._lists, self.viewers, self.parked_calls)
         self._notices = Notices(gateway, self._lists, self.viewers, offering.text_of)
         self.server: Server[Any] = _DualEraServer(
@@ -151,6 +159,50 @@ class McpSurface:
         """For how many seconds a call waits for its client to answer a question."""
         return self._gateway.answer_s
 
+    @property
+    def session_stubs(self) -> SessionStubs | None:
+        """What other gateways know of sessions; `None` if there are none."""
+        return self._gateway.session_stubs
+
+    @property
+    def replica_requests(self) -> Replicas:
+        """Requests between gateways."""
+        return self._gateway.replica_requests
+
+    @property
+    def generation(self) -> int:
+        """The generation of the catalog that clients are shown now."""
+        return self._gateway.snapshot.generation
+
+    def resume(self, connection: Connection, viewer: Viewer) -> None:
+        """Notify a client of changes whose handshake was made at another gateway."""
+        self._notices.connected(connection, viewer)
+
+    async def resume_stream(
+        self, connection: Connection, resources: Sequence[str], *, lists_may_differ: bool
+    ) -> None:
+        """Take over a client's stream from another gateway, with its subscriptions to resources.
+
+        What may have changed meanwhile counts as changed.
+        """
+        viewer = self.viewers.behind(connection)
+        if lists_may_differ:
+            self._lists.doubt(viewer)
+        await self._notices.follow(connection, resources, viewer, announces=True)
+
+    async def follow_resources(self, connection: Connection, resources: Sequence[str]) -> None:
+        """Have a connection subscribed to these resources and no others."""
+        await self._notices.follow(connection, resources, self.viewers.behind(connection))
+
+    def resources_of(self, connection: Connection) -> Sequence[str]:
+        """The resources to which a connection is subscribed here."""
+        return self._notices.resources_of(connection)
+
+    async def roots_changed(self, connection: Connection) -> None:
+        """Have servers hear that the roots of a client changed, which said so at another gateway."""
+        viewer = self.viewers.behind(connection)
+        await self._gateway.roots_changed(key_of(viewer), viewer=viewer)
+
     def on_close(self, call: Callable[[], None]) -> None:
         """Have a function called by `close`, which ends what a transport keeps open."""
         self._on_close.append(call)
@@ -189,9 +241,9 @@ class McpSurface:
             await self._gateway.roots_changed(key_of(viewer), viewer=viewer)
         return result
 
-    def _ended(self, viewer: Viewer) -> None:
+    def _ended(self, viewer: Viewer, *, goes_on: bool) -> None:
         self._lists.forget(viewer)
-        self._gateway.forget(viewer, key_of(viewer))
+        self._gateway.forget(viewer, key_of(viewer), goes_on=goes_on)
 
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
@@ -219,7 +271,9 @@ class McpSurface:
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
         after = read_cursor(params.cursor if params else None)
         accept = partial(acceptable, version=ctx.protocol_version)
-        return await page_of_tools(self._gateway, self._lists, self.viewers.of(ctx), after, accept)
+        viewer = self.viewers.of(ctx)
+        await self._gateway.catch_up_lists(viewer=viewer)
+        return await page_of_tools(self._gateway, self._lists, viewer, after, accept)
 
     async def call_tool(
         self,

@@ -5,19 +5,20 @@ begins. So its client can come back, if the connection breaks, and the request g
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import anyio
-from mcp.shared.dispatcher import CallOptions, as_request_id, coerce_request_id
+from mcp.shared.dispatcher import CallOptions, coerce_request_id
 from mcp.shared.exceptions import NoBackChannelError
-from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST
 from mcp_types.version import is_version_at_least
 
 from maitred.background import Background
+from maitred.errors import ReplicaError, StoreError
 from maitred.jsonrpc import Inbound, ScopedInbound
 from maitred.surfaces.disconnects import OnDisconnect
 from maitred.surfaces.encoding import encode
@@ -31,7 +32,7 @@ from maitred.surfaces.mcp.http_request import (
     is_request,
 )
 from maitred.surfaces.mcp.pings import Pings
-from maitred.surfaces.mcp.sessions import Session, Sessions
+from maitred.surfaces.mcp.sessions import Session, Sessions, SessionsFullError, principal_of
 
 RETRY_MS: Final = 1_000
 """After how many milliseconds a client should open a broken stream again."""
@@ -55,6 +56,16 @@ _AT_ONCE: Final = frozenset(
     }
 )
 """Methods that the gateway answers from what it knows, so that no client has to come back for the answer."""
+NOTED: Final = frozenset(
+    {
+        "initialize",
+        "notifications/initialized",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+    }
+)
+"""Methods that change a session itself, of which other gateways have to know."""
 
 
 class SessionEndpoint:
@@ -71,15 +82,21 @@ class SessionEndpoint:
         Raises:
             HttpRefusalError: It is malformed, belongs to no session, or would open one too many.
         """
-        viewer, session_id = request.viewer, request.header(_SESSION)
-        principal = viewer.principal if viewer is not None else None
-        session = self._sessions.find(session_id, principal) if session_id is not None else None
-        if session is None and session_id is not None:
+        try:
+            await self._serve(request, request.header(_SESSION))
+        except SessionsFullError:
+            raise self._full() from None
+        except StoreError as error:
+            raise _away(error) from error
+
+    async def _serve(self, request: HttpRequest, session_id: str | None) -> None:
+        session = None
+        if session_id is None:
+            self._sessions.make_room()
+        elif (session := await self._sessions.find(session_id, request.viewer)) is None:
             raise _unknown_session()
-        if session is None and len(self._sessions) >= self._sessions.most:
-            raise self._full()
         if request.method == "POST":
-            await self._take(request, session, principal)
+            await self._take(request, session, principal_of(request.viewer))
             return
         if request.method not in ("GET", "DELETE"):
             allowed = (b"allow", b"GET, POST, DELETE")
@@ -89,7 +106,7 @@ class SessionEndpoint:
         if request.method == "GET":
             await self._listen(request, session)
             return
-        await self._sessions.close(session)
+        await self._sessions.end(session)
         await send_body(request.send, _OK, headers=((_SESSION, session.id.encode()),))
 
     def _full(self) -> HttpRefusalError:
@@ -117,7 +134,7 @@ class SessionEndpoint:
             await self._notice(request, session, message)
         elif isinstance(message, dict) and ("result" in message or "error" in message):
             await send_body(request.send, _ACCEPTED, headers=((_SESSION, session.id.encode()),))
-            session.questions.settle(message)
+            await self._sessions.take_answer(session, message)
         else:
             raise HttpRefusalError(400, "Body must be a single JSON-RPC message", code=INVALID_REQUEST)
 
@@ -125,8 +142,7 @@ class SessionEndpoint:
         """Open a session, if the message asks for one; it is kept if the handshake is accepted."""
         if not is_request(message) or message["method"] != "initialize":
             raise _without_session()
-        if len(self._sessions) >= self._sessions.most:  # others came while the body did
-            raise self._full()
+        self._sessions.make_room()  # others came while the body did
         session = self._sessions.open(principal)
         try:
             await self._answer(request, session, message)
@@ -145,7 +161,10 @@ class SessionEndpoint:
             with self._sessions.hold(session):
                 if can_resume:
                     await answer.begin()
-                await answer.finish(await self._outcome(session, context, message))
+                outcome = await self._outcome(session, context, message)
+                if message["method"] in NOTED:
+                    await self._sessions.note(session, message["method"], message.get("params"))
+                await answer.finish(outcome)
         finally:
             self._pings.discard(answer)
             if session.requests.get(key) is context:
@@ -170,11 +189,12 @@ class SessionEndpoint:
 
     async def _notice(self, request: HttpRequest, session: Session, message: Mapping[str, Any]) -> None:
         method, params = message["method"], message.get("params")
-        if method == "notifications/cancelled":
-            session.cancel(as_request_id(cancelled_request_id_from_params(params)))
-        outlet = session.connection.outbound
+        await self._sessions.take_notice(session, method, params)
+        outlet = session.outlet
         context = _Notice(outlet.notify, outlet.send_raw_request, request)
         await session.dispatch.on_notify(context, method, params)
+        if method in NOTED:
+            await self._sessions.note(session, method, params)
 
     # --- streams that the client opens --------------------------------------------------------------------
 
@@ -183,7 +203,11 @@ class SessionEndpoint:
         if not accepts(request.headers.get(b"accept", b""))[1]:
             text = "Not Acceptable: Client must accept text/event-stream"
             raise HttpRefusalError(406, text, code=INVALID_REQUEST)
-        last_event_id, events = request.header(b"last-event-id"), session.events
+        events = session.events
+        last_event_id = request.header(b"last-event-id") or ""
+        if last_event_id and await self._is_elsewhere(request, session, last_event_id):
+            return
+        last_event_id = await self._sessions.begin_listening(session, request.viewer, last_event_id)
         if last_event_id:
             position = events.position(last_event_id)
             if position == "finished":  # "no more events": clients stop to ask
@@ -204,6 +228,46 @@ class SessionEndpoint:
             stream.give_up()  # a connection that broke without notice
         with self._sessions.hold(session):
             await self._send_stream(request, session, stream, after, first, resumed=bool(last_event_id))
+
+    async def _is_elsewhere(self, request: HttpRequest, session: Session, last_event_id: str) -> bool:
+        """Send a stream that another gateway has; false if it is one of this gateway, or of none.
+
+        Raises:
+            HttpRefusalError: That gateway does not have the event any more, or has ended.
+        """
+        sessions = self._sessions
+        try:
+            page = await sessions.read_elsewhere(session, last_event_id, waits=False)
+        except ReplicaError as error:
+            raise _unknown_event(last_event_id, f" ({error.reason})") from error
+        if page is None:
+            return False
+        if page.position == "finished":
+            await send_body(request.send, _NO_CONTENT)
+            return True
+        if page.position:
+            raise _unknown_event(last_event_id)
+        answer = HttpAnswer(request.send, ((_SESSION, session.id.encode()),))
+        self._pings.add(answer)
+        try:
+            with (
+                sessions.hold(session),
+                suppress(ReplicaError),  # its client comes back, and hears that the answer is lost
+                anyio.CancelScope() as scope,
+                OnDisconnect(request.scope, scope.cancel),
+            ):
+                await answer.begin()
+                while page is not None:
+                    for text, event_id in page.events:
+                        await answer.event(text.encode(), event_id)
+                        last_event_id = event_id or last_event_id
+                    if page.is_over:
+                        break
+                    page = await sessions.read_elsewhere(session, last_event_id, waits=True)
+        finally:
+            self._pings.discard(answer)
+        await answer.end()
+        return True
 
     async def _send_stream(
         self,
@@ -351,13 +415,19 @@ def _unknown_session() -> HttpRefusalError:
     return HttpRefusalError(404, "Session not found", code=INVALID_REQUEST)
 
 
+def _away(error: StoreError) -> HttpRefusalError:
+    text = f"the session cannot be looked up: {error}"
+    again = (b"retry-after", b"1")
+    return HttpRefusalError(503, text, code=INTERNAL_ERROR, headers=(again,))
+
+
 def _without_session() -> HttpRefusalError:
     return HttpRefusalError(400, "Bad Request: Missing session ID", code=INVALID_REQUEST)
 
 
-def _unknown_event(event_id: str) -> HttpRefusalError:
+def _unknown_event(event_id: str, why: str = "") -> HttpRefusalError:
     text = (
-        f"the session has no event {event_id[:40]!r}, or no longer; open the stream without Last-Event-ID,"
-        " and read again what may have changed"
+        f"the session has no event {event_id[:40]!r}, or no longer{why}; open the stream without"
+        " Last-Event-ID, and read again what may have changed"
     )
     return HttpRefusalError(400, text, code=INVALID_REQUEST)

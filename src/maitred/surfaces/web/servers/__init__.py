@@ -126,6 +126,7 @@ async def view_one(visit: Visit) -> Mapping[str, Any]:
         "may_decide": visit.gateway.is_allowed(viewer, "approve", server=name),
         "may_operate": visit.gateway.is_allowed(viewer, "operate", server=name),
         "is_decided": is_decided,
+        "login_owners": await visit.gateway.login_owners(name, viewer),
     }
 
 
