@@ -124,10 +124,11 @@ def test_the_page_of_benchmarks_has_a_part_for_each_bench_or_says_where_its_tabl
     page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
     assert Page(page).without(list(BENCHES)) == [
-        *("token-table", "deferral", "quality", "ablation", "usage", "page-tokens"),
+        *("token-table", "deferral", "quality", "ablation", "usage", "page-tokens", "fleet"),
     ]
     assert Page(page.with_name("menu.md")).without(["token-table"]) == []
     assert Page(page.with_name("connect.md")).without(["deferral"]) == []
+    assert Page(page.with_name("scale.md")).without(["fleet"]) == []
     assert "--only quality ablation usage" in page.read_text(encoding="utf-8")
 
 
