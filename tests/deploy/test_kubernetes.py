@@ -67,7 +67,7 @@ def rendered(name: str, folder: Path) -> str:
         done = chart(*values)
     elif name == "fleet-watch":
         copy = folder / "kubernetes"
-        shutil.copytree(KUBERNETES, copy)
+        shutil.copytree(KUBERNETES, copy, dirs_exist_ok=True)
         with (copy / "overlays/fleet/kustomization.yaml").open("a", encoding="utf-8") as file:
             file.write(WATCH)
         done = run("kubectl", "kustomize", copy / "overlays/fleet")

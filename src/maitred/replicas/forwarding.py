@@ -23,7 +23,6 @@ from maitred.replicas.internal_token import InternalClaims, InternalTokenError, 
 from maitred.replicas.membership import Membership
 from maitred.replicas.wire_forms import error_from_wire, error_to_wire, viewer_from_wire, viewer_to_wire
 from maitred.storage.database import Database
-from maitred.tls import tls_context
 
 if TYPE_CHECKING:  # a gateway that is alone needs none
     from collections.abc import AsyncIterator
@@ -248,6 +247,8 @@ class Replicas:
 
     def _client_for_all(self) -> "httpx2.AsyncClient":
         import httpx2  # noqa: PLC0415  # a gateway that is alone needs none
+
+        from maitred.tls import tls_context  # noqa: PLC0415  # the same
 
         if self._client is None:
             limits = httpx2.Limits(
