@@ -31,7 +31,7 @@ ADMIN: Final = "a-token-of-the-operator"
 KEY: Final = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 LEDGER: Final = Path(__file__).with_name("ledger_server.py")
 SERVERS: Final = ("a", "b", "c")
-KILLS: Final = int(os.environ.get("MAITRED_KILLS", "6"))
+KILLS: Final = int(os.environ.get("MAITRED_KILLS", "10"))
 OUTAGE_S: Final = float(os.environ.get("MAITRED_OUTAGE", "0"))
 BETWEEN_S: Final = 2.0
 """From a start to the next kill: calls run, and leases of replicas that were killed have not ended yet."""

@@ -11,7 +11,7 @@ from tests.replicas.conftest import OpenReplica, OwnReplica
 from tests.support.waiting import eventually
 
 from maitred.errors import CallTimeoutError, ReplicaError, ReplicaGoneError
-from maitred.model.access import LOCAL_USER, Grant, Scope, ScopePart, Viewer
+from maitred.model.access import Grant, Scope, ScopePart, Viewer
 from maitred.replicas.forwarding import HEADER, PATH, ReplicaRequest
 from maitred.replicas.internal_token import InternalTokens
 
@@ -30,13 +30,13 @@ async def know_each_other(*replicas: OwnReplica) -> None:
     await eventually(lambda: all(one.replicas.membership.holds_lease for one in replicas))
     for one in replicas:
         await one.replicas.membership.look()
-        assert {other.id for other in one.gateway.replicas(LOCAL_USER)} == ids
+        assert {other.id for other in one.replicas.membership.live} == ids
 
 
 async def test_a_request_arrives_with_its_viewer_and_errors_come_back(open_replica: OpenReplica) -> None:
     async with open_replica() as one, open_replica(replica={"role": "gateway"}) as two:
         await know_each_other(one, two)
-        assert [other.runs_servers for other in two.gateway.replicas(LOCAL_USER)].count(True) == 1
+        assert [other.runs_servers for other in two.replicas.membership.live].count(True) == 1
 
         async def echo(request: ReplicaRequest) -> Mapping[str, Any]:
             if request.body["fails"]:

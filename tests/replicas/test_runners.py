@@ -17,6 +17,7 @@ from tests.interaction.test_asking import EXPECTED, Person
 from tests.replicas.conftest import OpenReplica, OwnReplica
 from tests.support.waiting import eventually
 
+from maitred.backends import placement
 from maitred.errors import ConnectionLostError, ServerUnavailableError
 from maitred.model.access import LOCAL_USER, Grant, Viewer
 from maitred.model.tools import ToolCall
@@ -185,9 +186,10 @@ async def test_a_restart_at_one_replica_starts_the_server_again_on_another(open_
         assert "runs on replica" in front.gateway.last_output("s", LOCAL_USER)[-1]
 
 
-async def test_a_runner_takes_no_clients_and_without_runners_a_call_says_so(
-    open_replica: OpenReplica,
+async def test_a_runner_takes_no_clients_and_a_gateway_needs_one(
+    open_replica: OpenReplica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(placement, "_NO_RUNNER_S", 0.1)
     async with httpx2.AsyncClient() as client:
         async with open_replica(servers={"s": SHARED}, replica={"role": "runner"}) as runner:
             assert await where(runner)

@@ -7,7 +7,6 @@ from typing import Final
 from maitred.audit.service import AuditService
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
-from maitred.model.replicas import LiveReplica
 from maitred.replicas.forwarding import Replicas
 from maitred.storage.shared_state import SharedState
 

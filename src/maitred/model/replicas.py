@@ -1,7 +1,7 @@
 """A replica: one of several gateways on one database, as the others know it."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 ReplicaRole = Literal["gateway", "runner", "both"]
 LEASE_S: Final = 15.0
@@ -21,7 +21,3 @@ class LiveReplica:
     def runs_servers(self) -> bool:
         """Whether it may own servers that are programs or containers."""
         return self.role != "gateway"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what a program may want to know."""
-        return {"id": self.id, "role": self.role, "address": self.address, "version": self.version}
