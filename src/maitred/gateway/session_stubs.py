@@ -3,7 +3,7 @@
 A session has a signed id and a stub of at most 1 KB in the shared state, from which another process makes the
 session again. The id names the process that opened it, a digest of its principal and the time. So a forged
 id, or that of another principal, is refused without a look at the store. Messages about sessions go from
-process to process: that one has ended or has changed, or what a client has to hear or has answered.
+process to process: that one has ended or has changed, or what a client has to hear or has said.
 """
 
 import base64
@@ -36,9 +36,9 @@ _CLIENT_CHARACTERS: Final = 100
 _CAPABILITY_BYTES: Final = 480
 _KNOWN: Final = ("elicitation", "roots", "sampling", "tasks")
 
-Kind = Literal["ended", "changed", "listening", "send", "answer", "notice"]
+Kind = Literal["ended", "changed", "listening", "send", "notice"]
 """What a message says of a session: it has ended; its stub differs; its client listens at the sender; the
-client has to get a message; it has answered a question; it has sent a notification."""
+client has to get a message; it has sent a notification."""
 Handler = Callable[[Kind, str, str, Any], None]
 """Gets the kind of a message, the process that sent it, the id of the session, and what it says."""
 

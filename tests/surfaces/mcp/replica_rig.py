@@ -100,9 +100,10 @@ async def fleet(
     make_server: Callable[[], Server[Any]],
     *,
     count: int = 2,
+    limit_s: float | None = SOON_S,
     change: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> AsyncIterator[Fleet]:
-    """Gateways with one server, which is in this process."""
+    """Gateways with one server, which is in this process; all of it takes at most `limit_s`."""
     http = Http(port=0, unready_s=0.3, drain_s=2)
     settings = change(
         Settings(
@@ -113,7 +114,7 @@ async def fleet(
             http=http,
         )
     )
-    with anyio.fail_after(SOON_S):
+    with anyio.fail_after(limit_s):
         async with AsyncExitStack() as stack:
             replicas = [
                 await stack.enter_async_context(_replica(settings, make_server())) for _ in range(count)

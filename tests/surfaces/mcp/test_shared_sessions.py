@@ -120,7 +120,7 @@ async def two(
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("fleet")
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        async with fleet(folder, postgres.new_database(), shared_notes.make) as made:
+        async with fleet(folder, postgres.new_database(), shared_notes.make, limit_s=None) as made:
             yield made
 
 

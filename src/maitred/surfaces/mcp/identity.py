@@ -33,7 +33,7 @@ GOES_ON: Final = "maitred.goes_on"
 """Set in the state of a connection that ends here alone: its client may go on at another gateway."""
 
 
-class Ended(Protocol):
+class EndListener(Protocol):
     """Is called with a viewer whose connection has ended here, and whether it may go on elsewhere."""
 
     def __call__(self, viewer: Viewer, *, goes_on: bool) -> None:
@@ -48,7 +48,7 @@ class Viewers:
     state.
     """
 
-    def __init__(self, viewer: Viewer, ended: Ended) -> None:
+    def __init__(self, viewer: Viewer, ended: EndListener) -> None:
         self.stateless = viewer
         self._ended = ended
         self._numbers = count(1)

@@ -40,6 +40,7 @@ _KEEP_S: Final = 5.0
 _EVENTS: Final = "events of a session"
 _LOOK: Final = "look at a session"
 _LOOK_S: Final = 2.0
+_ANSWER: Final = "answer of a client"
 _WAIT_S: Final = 10.0
 _GATHER_S: Final = 0.02
 
@@ -78,6 +79,7 @@ class SharedSessions(Sessions):
         with suppress(ValueError):  # a gateway has one surface for clients over HTTP, which was first
             self._replicas.register(_EVENTS, self._send_events)
             self._replicas.register(_LOOK, self._look_for_other)
+            self._replicas.register(_ANSWER, self._settle)
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -230,8 +232,19 @@ class SharedSessions(Sessions):
     async def take_answer(self, session: Session, message: Mapping[str, Any]) -> None:
         """Take the answer to a question, or pass it on to the gateway that asked."""
         asker, _, _ = str(message.get("id", "")).rpartition(".")
-        if not session.questions.settle(message) and asker not in ("", self._stubs.replica):
-            await self._stubs.send_if_reachable("answer", session.id, message)
+        if session.questions.settle(message) or asker in ("", self._stubs.replica):
+            return
+        try:
+            await self._replicas.forward(asker, _ANSWER, {"session": session.id, "message": message})
+        except MaitredError as error:
+            log.info("the gateway that asked a client did not get its answer", reason=str(error))
+
+    async def _settle(self, request: ReplicaRequest) -> dict[str, Any]:
+        """Take the answer of a client, which came to another gateway, to a question of this one."""
+        session = self.sessions.get(request.body["session"])
+        if session is not None:
+            session.questions.settle(request.body["message"])
+        return {}
 
     async def take_notice(self, session: Session, method: str, params: Mapping[str, Any] | None) -> None:
         """Cancel a request under way, here or at another gateway, and let all know of changed roots."""
@@ -334,9 +347,7 @@ class SharedSessions(Sessions):
             return
         if said is None or session.is_over:
             return
-        if kind == "answer":
-            session.questions.settle(said)
-        elif kind == "send" and session.events.listening.reader is not None:
+        if kind == "send" and session.events.listening.reader is not None:
             session.outlet.store(said)
         elif kind == "notice" and said[0] == CANCELLED:
             session.cancel(as_request_id(cancelled_request_id_from_params(said[1])))
