@@ -38,15 +38,6 @@ class ReplicaMethods:
         """Become known to the other gateways on a PostgreSQL, which reach this one at an address."""
         self._replicas.join(address)
 
-    def replicas(self, viewer: Viewer) -> Sequence[LiveReplica]:
-        """The gateways on this database that are alive; this one alone where it cannot know others.
-
-        Raises:
-            NotAllowedError: The viewer may not watch.
-        """
-        self._auditing.require(viewer, "watch")
-        return self._replicas.membership.live or [self._replicas.own]
-
     @asynccontextmanager
     async def take_turn(self, job: str, *, viewer: Viewer) -> AsyncIterator[bool]:
         """Do a job within the context that one process does; false if another one does it now.
