@@ -12,6 +12,7 @@ from tests.config.homes import TIME, Look, only, put
 from maitred.config.clients.discovery import ClientServer, discover, is_maitred
 from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.edit import add_servers
+from maitred.config.interpolate import resolve
 from maitred.config.load import load
 from maitred.errors import ConfigError
 
@@ -159,6 +160,7 @@ def test_files_that_cannot_be_read_are_problems_and_the_others_are_still_found(
     [
         ({"args": ["x"]}, "has neither a command nor a URL"),
         ({"command": "x", "args": "-y x"}, "`args` must be a list"),
+        ({"command": ["x"], "args": "-y x"}, "`args` must be a list"),
         ({"command": "x", "args": [["y"]]}, "a value that must be text is not text"),
         ({"command": "x", "env": {"A=B": "c"}}, "env.A=B: is not a name"),
         ({"type": "ws", "url": "https://example.com"}, "'ws' is not a transport"),
@@ -228,6 +230,33 @@ def test_whatever_stands_in_a_file_all_that_is_found_can_be_added(
     assert set(load(target).servers) == {one.name for one in found}
 
 
+@pytest.mark.parametrize(
+    ("kind", "transport"), [({}, "sse"), ({"type": "http"}, None), ({"type": "remote"}, "sse")]
+)
+def test_a_transport_that_is_written_is_not_guessed_by_the_address(
+    home: Path, look: Look, kind: dict[str, str], transport: str | None
+) -> None:
+    put(home / ".cursor/mcp.json", {"mcpServers": {"far": {**kind, "url": "https://example.com/sse"}}})
+    assert only(look()).entry.get("transport") == transport
+
+
+@pytest.mark.parametrize(
+    ("cwd", "folder"),
+    [
+        ("packages/${env:PKG}", "packages/blue"),
+        ("./packages", "packages"),
+        ("${workspaceFolder}/a", "a"),
+    ],
+)
+def test_a_folder_of_a_project_is_found_also_by_a_reference(
+    home: Path, tmp_path: Path, cwd: str, folder: str
+) -> None:
+    project = tmp_path / "my ${x} project"
+    put(project / ".cursor/mcp.json", {"mcpServers": {"own": {"command": "./run", "cwd": cwd}}})
+    found = only(discover(home=home, cwd=project, environ={"PKG": "blue"}, platform="linux"))
+    assert Path(resolve(found.entry["cwd"], {"PKG": "blue"})) == project / folder
+
+
 def test_looking_changes_nothing(home: Path, cwd: Path, look: Look) -> None:
     put(home / ".claude.json", {"mcpServers": {"time": TIME}})
     put(cwd / ".mcp.json", "{")
@@ -241,16 +270,40 @@ def test_looking_changes_nothing(home: Path, cwd: Path, look: Look) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "is_ours"),
+    ("name", "entry", "is_ours"),
     [
-        ({"url": "http://127.0.0.1:9000/mcp"}, True),
-        ({"url": "https://tools.example.com/mcp"}, False),
-        ({"command": "podman", "args": ["run", "-i", "--rm", "localhost/maitred:3", "serve"]}, True),
-        ({"command": "docker", "args": ["run", "-i", "registry.example.com/team/maitred@sha256:ab"]}, True),
-        ({"command": "docker", "args": ["run", "-i", "--name", "maitred", "mcp/time", "--utc"]}, False),
-        ({"command": "docker", "args": ["run", "-v", "/srv/maitred:/data", "mcp/files"]}, False),
+        ("maitred", {"url": "http://127.0.0.1:9000/mcp"}, True),
+        ("team", {"url": "http://localhost:8420/mcp"}, True),
+        ("mine", {"url": "http://localhost:8420/sse"}, False),
+        ("mine", {"url": "http://localhost:8420/"}, False),
+        ("maitred", {"url": "https://tools.example.com/mcp"}, False),
+        ("gate", {"command": "/opt/maitred", "args": ["serve", "--profile", "work"]}, True),
+        ("gate", {"command": "C:\\bin\\maitred.exe"}, True),
+        ("chrome", {"command": "maitred", "args": ["browser", "serve"]}, False),
+        ("gate", {"command": "python", "args": ["-I", "-m", "maitred", "serve"]}, True),
+        ("chrome", {"command": "python", "args": ["-m", "maitred", "browser", "serve"]}, False),
+        (
+            "gate",
+            {"command": "uv", "args": ["tool", "run", "--from", "/w/maitred-1.whl", "maitred", "serve"]},
+            True,
+        ),
+        ("gate", {"command": "uvx", "args": ["maitred@0.1.0", "serve"]}, True),
+        ("gate", {"command": "sh", "args": ["-c", "exec maitred serve"]}, True),
+        ("chrome", {"command": "uvx", "args": ["maitred", "browser", "serve"]}, False),
+        ("other", {"command": "uv", "args": ["run", "--with", "maitred", "other"]}, False),
+        ("x", {"command": "podman", "args": ["run", "-i", "--rm", "localhost/maitred:3", "serve"]}, True),
+        (
+            "x",
+            {"command": "docker", "args": ["run", "-i", "registry.example.com/team/maitred@sha256:ab"]},
+            True,
+        ),
+        ("x", {"command": "docker", "args": ["run", "-i", "maitred", "browser", "serve"]}, False),
+        ("x", {"command": "docker", "args": ["run", "-i", "--name", "maitred", "mcp/time", "--utc"]}, False),
+        ("x", {"command": "docker", "args": ["run", "-v", "/srv/maitred:/data", "mcp/files"]}, False),
     ],
 )
-def test_this_gateway_is_known_at_another_port_and_in_a_container(entry: Any, is_ours: bool) -> None:
-    """And neither is a server that only is beside it."""
-    assert is_maitred(entry, "maitred") is is_ours
+def test_this_gateway_is_known_at_another_port_and_in_a_container(
+    name: str, entry: Any, is_ours: bool
+) -> None:
+    """And neither is a server that only is beside it, nor its own browser server (docs/browser.md)."""
+    assert is_maitred(entry, name) is is_ours

@@ -198,3 +198,14 @@ def test_the_only_tools_that_a_client_uses_are_named_in_a_remark(home: Path, loo
     found = only(look())
     assert found.entry == {"command": "x"}
     assert [("uses only read, write" in note) for note in found.notes] == ([] if tools == ["*"] else [True])
+
+
+def test_a_key_that_is_no_text_hides_no_server(home: Path, look: Look) -> None:
+    """YAML allows numbers as keys; maitred takes them as text, or says which server it leaves out."""
+    text = GOOSE.replace("    envs: {}", "    1: x\n    envs: {2: y}")
+    put(home / ".config/goose/config.yaml", text)
+    put(home / ".cursor/mcp.json", {"mcpServers": {"other": TIME}})
+    found = {one.name: one for one in look().found}
+    assert found.keys() >= {"time", "far"}
+    assert found["time"].entry["env"] == {"2": "y"}
+    assert "not taken over: `1`" in " ".join(found["time"].notes)

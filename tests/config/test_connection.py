@@ -118,6 +118,17 @@ def test_a_table_of_codex_is_put_behind_the_other_servers(home: Path, look: Look
     assert path.read_text() == TOML.replace('A = "1"\n', f'A = "1"\n{table}')
 
 
+def test_connecting_codex_again_and_again_adds_no_lines(home: Path, look: Look) -> None:
+    path = put(home / ".codex/config.toml", SMALL_TOML)
+    connect(look("codex"))
+    once = path.read_text()
+    for number in range(3):
+        state = look("codex")
+        write_connection(plan_connect(state, state.client.stdio([*WORDS, "--profile", str(number)])))
+    connect(look("codex"))
+    assert path.read_text() == once
+
+
 def test_a_server_of_codex_leaves_with_all_its_tables(home: Path, look: Look) -> None:
     path = put(home / ".codex/config.toml", TOML)
     connect(look("codex"), "docs")

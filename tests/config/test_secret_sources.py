@@ -207,3 +207,10 @@ def test_what_a_command_prints_just_before_it_ends_is_read(tmp_path: Path) -> No
     script = f"while [ ! -e {go_on} ]; do sleep 0.02; done; echo quiet-river"
     with EndsLate(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert _communicate(process, time.monotonic() + 60) == (b"quiet-river\n", b"")
+
+
+def test_on_windows_a_command_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pipes cannot be waited for as elsewhere. Source: docs/windows.md."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SecretCommandError, match="cannot be read from on Windows"):
+        SecretCommands().read("echo x", ["echo"], ENVIRON)

@@ -472,7 +472,7 @@ async def test_what_a_server_writes_is_shown_and_followed_without_its_secrets(fo
     assert own.code == 0
     assert "No gateway in the background has written" in own.err
 
-    async def nothing_more(_: Path) -> AsyncIterator[str]:
+    async def nothing_more(_: Path, __: int) -> AsyncIterator[str]:
         lines: tuple[str, ...] = ()
         for line in lines:
             yield line

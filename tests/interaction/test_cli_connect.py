@@ -55,7 +55,7 @@ def test_without_yes_it_shows_names_and_writes_nothing(own: Path, home: Path) ->
     assert "has files, clock, odd" in said
     assert "moves files, clock" in said
     assert "leaves odd: has neither a command nor a URL" in said
-    assert "nothing written" in said
+    assert "nothing changed" in said
     assert [one["client"] for one in json.loads(as_json)["clients"]] == ["cursor", "kiro"]
     assert (home / ".cursor/mcp.json").read_text() == CURSOR
     assert not (home / ".kiro/settings/mcp.json").exists()

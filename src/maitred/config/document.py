@@ -20,6 +20,7 @@ from maitred.errors import ConfigError
 JSON_SUFFIXES = (".json", ".jsonc")
 Keys = Sequence[Any]
 _TAG = "tag:yaml.org,2002:"
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _GAP = r"//[^\r\n]*|/\*.*?\*/"
 _NOT_JSON = re.compile(rf'"(?:\\.|[^"\\])*"|{_GAP}|,(?=(?>(?:\s|{_GAP})*)[}}\]])', re.DOTALL)
 
@@ -99,6 +100,12 @@ def _syntax(error: YAMLError, text: str) -> str:
     problem = ": ".join(str(part) for part in (error.context, error.problem) if part)
     problem = "a tab cannot indent YAML; use spaces" if "'\\t'" in problem else problem
     return f"line {mark.line + 1 if mark else 1}: {problem}"
+
+
+def as_json(value: Any, indent: str | None = None) -> str:
+    """JSON in which no character is invisible."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def strict_json(text: str) -> str:

@@ -19,7 +19,7 @@ from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from maitred.config.document import JSON_SUFFIXES, read_document
+from maitred.config.document import JSON_SUFFIXES, as_json, read_document
 from maitred.config.file_rewrite import rewrite
 from maitred.config.load import parse
 from maitred.errors import ConfigError
@@ -45,25 +45,26 @@ def add_servers(path: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
         ConfigError: A server of the name exists and `replace` is false, the result would have faults, or the
             file cannot be read or written. The file is then unchanged.
     """
+    rewrite(path, lambda text: with_servers(path, text, entries, replace=replace), create=True)
 
-    def edit(text: str) -> str:
-        new_entries = {
-            name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()
-        }
-        present = Layout(path, text).names
-        clashes = [name for name in new_entries if name in present]
-        if clashes and not replace:
-            hint = "is there already; remove it first, or add it with --replace"
-            raise ConfigError(str(path), [f"servers.{name}: {hint}" for name in clashes])
-        new_text = text
-        for name in clashes:
-            new_text = Layout(path, new_text).with_replaced_entry(name, new_entries[name])
-        if added := {name: entry for name, entry in new_entries.items() if name not in clashes}:
-            new_text = Layout(path, new_text).with_entries(added)
-        _verify(path, text, new_text, lambda servers: {**servers, **as_read(new_entries)})
-        return new_text
 
-    rewrite(path, edit, create=True)
+def with_servers(
+    path: Path, text: str, entries: Mapping[str, Mapping[str, Any]], *, replace: bool = False
+) -> str:
+    """The text of the file with servers put into it; see `add_servers`."""
+    new_entries = {name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()}
+    present = Layout(path, text).names
+    clashes = [name for name in new_entries if name in present]
+    if clashes and not replace:
+        hint = "is there already; remove it first, or add it with --replace"
+        raise ConfigError(str(path), [f"servers.{name}: {hint}" for name in clashes])
+    new_text = text
+    for name in clashes:
+        new_text = Layout(path, new_text).with_replaced_entry(name, new_entries[name])
+    if added := {name: entry for name, entry in new_entries.items() if name not in clashes}:
+        new_text = Layout(path, new_text).with_entries(added)
+    _verify(path, text, new_text, lambda servers: {**servers, **as_read(new_entries)})
+    return new_text
 
 
 def remove_server(path: Path, name: str) -> Mapping[str, Any]:
@@ -117,11 +118,6 @@ def as_read(value: Any) -> Any:
     return value if isinstance(value, str | None) else json.dumps(value)
 
 
-def _json(value: Any, indent: str | None = None) -> str:
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m[0]):04x}", text)
-
-
 def as_yaml(value: Any) -> list[str]:
     """Write block style, each list and each scalar on one line."""
 
@@ -152,6 +148,13 @@ def value_end(node: Any) -> int:
         return int(node.end_mark.index)
     parts = [part for pair in node.value for part in pair] if isinstance(node, MappingNode) else node.value
     return max((value_end(part) for part in parts), default=int(node.start_mark.index))
+
+
+def line_end(text: str, at: int) -> int:
+    """Return the start of the next line, or the end of a block of text."""
+    if text[at - 1 : at] == "\n":
+        return at
+    return text.find("\n", at) + 1 or len(text)
 
 
 def _below(node: Any, keys: Sequence[str]) -> Any:
@@ -198,7 +201,7 @@ class Layout:
         section = {self._key: entries}
         if root is None and self._is_json:
             gap = self._newline if text.strip() else ""
-            return f"{text}{gap}{_json(section, ' ' * _INDENT)}\n"
+            return f"{text}{gap}{as_json(section, ' ' * _INDENT)}\n"
         if servers is None and root is not None and root.flow_style:
             return self._into_braces(root, section)
         if servers is None:
@@ -206,17 +209,17 @@ class Layout:
         if isinstance(servers, MappingNode) and servers.flow_style and (self._spans or root.flow_style):
             return self._into_braces(servers, entries)
         if self._spans:
-            return self._lines(self._line_end(value_end(servers)), entries, servers.start_mark.column)
+            return self._lines(line_end(self._text, value_end(servers)), entries, servers.start_mark.column)
         return self._into_nothing(entries)
 
     def _into_nothing(self, entries: Mapping[str, Any]) -> str:
         """Insert the first entries in place of `null`, `{}` or nothing."""
         text, start, end = self._text, self._servers.start_mark.index, self._servers.end_mark.index
         if self._root.flow_style:
-            return text[:start] + _json(entries) + text[end:]
+            return text[:start] + as_json(entries) + text[end:]
         head = text[:start].rstrip(" ")
         self._text = head + text[end:]
-        return self._lines(self._line_end(len(head)), entries, self._root.start_mark.column + _INDENT)
+        return self._lines(line_end(self._text, len(head)), entries, self._root.start_mark.column + _INDENT)
 
     def with_replaced_entry(self, name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with another entry of this name."""
@@ -224,7 +227,7 @@ class Layout:
         start, end = self._spans[name]
         if self._servers.flow_style:
             return text[:start] + self._member(name, entry, self._own_line(start)) + text[end:]
-        start, end = self._line_start(start), self._line_end(end)
+        start, end = self._line_start(start), line_end(self._text, end)
         self._text = text[:start] + text[end:]
         return self._lines(start, {name: entry}, self._servers.start_mark.column)
 
@@ -234,7 +237,7 @@ class Layout:
         if self._servers.flow_style:
             return self._out_of_braces(name)
         start, end = self._spans[name]
-        start, end = self._line_start(start), self._line_end(end)
+        start, end = self._line_start(start), line_end(self._text, end)
         if len(self._spans) > 1:
             return text[:start] + text[end:]
         head = next(key for key, value in self._root.value if value is self._servers)
@@ -243,12 +246,6 @@ class Layout:
 
     def _line_start(self, at: int) -> int:
         return self._text.rfind("\n", 0, at) + 1
-
-    def _line_end(self, at: int) -> int:
-        """Return the start of the next line, or the end of a block of text."""
-        if self._text[at - 1 : at] == "\n":
-            return at
-        return self._text.find("\n", at) + 1 or len(self._text)
 
     def _own_line(self, at: int) -> str | None:
         """Return the white space before the offset, if there is nothing else before it on its line."""
@@ -270,8 +267,8 @@ class Layout:
     def _member(self, name: str, value: Any, indent: str | None) -> str:
         """Write the entry as JSON, on several lines if it has an indent."""
         if indent is None:
-            return f"{_json(name)}: {_json(value)}"
-        return f"{_json(name)}: {_json(value, self._unit())}".replace("\n", self._newline + indent)
+            return f"{as_json(name)}: {as_json(value)}"
+        return f"{as_json(name)}: {as_json(value, self._unit())}".replace("\n", self._newline + indent)
 
     def _members(self, entries: Mapping[str, Any], indent: str | None) -> str:
         gap = ", " if indent is None else f",{self._newline}{indent}"

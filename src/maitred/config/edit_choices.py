@@ -87,20 +87,18 @@ def change_choices(path: Path, tool: ToolKey, values: Mapping[Choice, str | bool
     Raises:
         ConfigError: As for `set_choice`.
     """
-    is_changed = False
+    before, after = rewrite(path, lambda text: with_choices(path, text, tool, values), create=False)
+    return before != after
 
-    def edit(text: str) -> str:
-        nonlocal is_changed
-        _read_own(path, text)
-        new_text = text
-        for choice, value in values.items():
-            change = _without_choice if value is None else partial(_with_choice, value=value)
-            new_text = change(path, new_text, _keys(tool, choice))
-        is_changed = new_text != text
-        return _without_rest(path, new_text) if is_changed else text
 
-    rewrite(path, edit, create=False)
-    return is_changed
+def with_choices(path: Path, text: str, tool: ToolKey, values: Mapping[Choice, str | bool | None]) -> str:
+    """The text of the file with several choices for a tool; see `change_choices`."""
+    _read_own(path, text)
+    new_text = text
+    for choice, value in values.items():
+        change = _without_choice if value is None else partial(_with_choice, value=value)
+        new_text = change(path, new_text, _keys(tool, choice))
+    return _without_rest(path, new_text) if new_text != text else text
 
 
 def check_switchable(settings: Settings, server: str) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,10 +18,18 @@ if sys.platform != "win32":
 
 _LOCK_WAIT_S: Final = 10.0
 _ATTEMPTS: Final = 20
+_held = threading.local()
+"""The folders that this thread keeps locked."""
 
 
-def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
-    """Read, edit and write the file; if another program changed it meanwhile, start again from its text."""
+def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> tuple[bytes | None, bytes]:
+    """Read, edit and write the file; if another program changed it meanwhile, start again from its text.
+
+    Returns the content before (`None` for no file) and after.
+
+    Raises:
+        ConfigError: The file cannot be read or written. It is then unchanged.
+    """
     try:
         target = path.resolve()
         if create:
@@ -30,9 +39,9 @@ def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
                 before = target.read_bytes() if target.exists() or not create else None
                 text = (before or b"").decode("utf-8")
                 mark = "\ufeff" if text.startswith("\ufeff") else ""
-                after = mark + edit(text.removeprefix(mark))
-                if replace_content(target, before, after.encode("utf-8")):
-                    return
+                after = (mark + edit(text.removeprefix(mark))).encode("utf-8")
+                if replace_content(target, before, after):
+                    return before, after
     except FileNotFoundError:
         raise ConfigError(str(path), ["the file does not exist"]) from None
     except UnicodeError as error:
@@ -68,8 +77,12 @@ def replace_content(target: Path, before: bytes | None, after: bytes) -> bool:
 
 @contextlib.contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Keep other maitred processes out of the folder; if it cannot be locked, the comparison must suffice."""
-    if sys.platform == "win32":
+    """Keep other maitred processes out of the folder; if it cannot be locked, the comparison must suffice.
+
+    Within it, the same thread may lock the folder again.
+    """
+    held: set[Path] = vars(_held).setdefault("folders", set())
+    if sys.platform == "win32" or folder in held:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -88,6 +101,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
             except OSError:  # some network file systems cannot lock a folder
                 pass
             break
+        held.add(folder)
         yield
     finally:
+        held.discard(folder)
         os.close(descriptor)

@@ -7,10 +7,10 @@ A default may have references. Results are not read again for references, never 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from maitred.config.redaction import SECRETS
 from maitred.config.secret_commands import COMMANDS, SecretCommandError
@@ -114,6 +114,39 @@ def references(value: str) -> list[str]:
                 kind, _, _ = name.partition(":")
                 names.append(_WITHOUT_NAMES.get(kind) or name.removeprefix("env:"))
     return names
+
+
+def names_in(value: str, kind: Literal["env", "keyring"]) -> Iterator[str]:
+    """The names of all variables or secrets in a value, of those with a default and in defaults, too."""
+    done = 0
+    while match := _DOLLAR.search(value, done):
+        done = match.end()
+        if match[0] == "$$":
+            continue
+        try:
+            done = _closing_brace(value, match.end())
+        except UnresolvedReferenceError:
+            return
+        name, _, default = value[match.end() : done - 1].partition(":-")
+        found, _, bare = name.rpartition(":")
+        if (found or "env") == kind:
+            yield bare
+        yield from names_in(default, kind)
+
+
+def texts_in(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """All texts in the values of a configuration, each with the keys that lead to it."""
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, str):
+        yield keys, value
+    elif is_dataclass(value):
+        inner = ((field.name, getattr(value, field.name)) for field in fields(value))
+    elif isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = enumerate(value)
+    for key, item in inner:
+        yield from texts_in(item, (*keys, str(key)))
 
 
 def may_take_long(values: Iterable[str]) -> bool:

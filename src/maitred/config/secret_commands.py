@@ -62,11 +62,6 @@ class SecretCommands:
         SECRETS.learn(value)
         return value
 
-    def forget(self) -> None:
-        """Forget all values, so that the commands run again."""
-        with self._lock:
-            self._values.clear()
-
 
 def _words(text: str) -> Sequence[str]:
     try:
@@ -90,6 +85,8 @@ def _check_allowed(program: str, allowed: Sequence[str]) -> None:
 
 def _run(words: Sequence[str], environ: Mapping[str, str], timeout_s: float) -> str:
     """Run a command to its end; what it writes to standard error is only for the reason of a failure."""
+    if sys.platform == "win32":
+        raise SecretCommandError("commands cannot be read from on Windows; use the keyring or a file")
     program = shutil.which(words[0], path=environ.get("PATH"))
     if program is None:
         raise SecretCommandError(f"there is no program {words[0]!r}; install it, or write its whole path")

@@ -5,8 +5,6 @@ is as it was then. `ClientFileMethods` has the methods of `Gateway` for it.
 """
 
 import hashlib
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,16 +19,16 @@ from maitred.config.clients.connection import (
     ClientChange,
     ClientState,
     look_at,
-    own_words,
+    own_profile,
     plan_connect,
     plan_disconnect,
     write_connection,
     write_disconnection,
 )
-from maitred.config.clients.entries import profile_of_words, program_path, start_command
+from maitred.config.clients.entries import program_path, start_command
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import KnownClient, find_client, known_clients
-from maitred.config.clients.takeover import plan_takeover
+from maitred.config.clients.takeover import TakeoverPlan, configured_servers, plan_takeover
 from maitred.errors import ConfigError
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.state import GatewayState
@@ -134,7 +132,7 @@ class ClientFiles:
     def _state(self, state: ClientState) -> ClientFileState:
         fault, doubled = state.fault, list[str]()
         try:
-            doubled = list(plan_takeover(state, self._context.settings.source).present)
+            doubled = list(self._takeover(state).present)
         except ConfigError as error:
             fault = "; ".join(error.faults)
         return ClientFileState(
@@ -143,7 +141,7 @@ class ClientFiles:
             names=state.names,
             doubled=doubled,
             is_connected=bool(state.own),
-            profile=profile_of_words(own_words(state)),
+            profile=own_profile(state),
             is_present=state.content is not None or bool(state.fault),
             fault=fault,
         )
@@ -163,16 +161,19 @@ class ClientFiles:
             added=change.added,
             removed=change.removed,
             way=change.way,
-            is_empty=change.is_empty and not change.way,
+            is_empty=not change.is_needed,
         )
 
     def _change(self, client: KnownClient, kind: ClientWay, *, takes_out: bool, profile: str) -> ClientChange:
         state = look_at(_machine(), client)
         if kind == "disconnect":
             return plan_disconnect(state)
-        takeover = plan_takeover(state, self._context.settings.source)
-        out = takeover.present if takes_out else ()
+        out = list(self._takeover(state).present) if takes_out else ()
         return plan_connect(state, client.stdio(self._words(profile)), out)
+
+    def _takeover(self, state: ClientState) -> TakeoverPlan:
+        source = self._context.settings.source
+        return plan_takeover(state, source, configured_servers(source))
 
     def _write(self, change: ClientFileChange) -> None:
         now = self._change(change.client, change.kind, takes_out=change.takes_out, profile=change.profile)
@@ -227,8 +228,7 @@ class ClientFileMethods:
 
 
 def _machine() -> UserMachine:
-    home = Path.home()
-    return UserMachine(home, home, os.environ, sys.platform)
+    return UserMachine.here(cwd=Path.home())
 
 
 def _digest(change: ClientChange) -> str:

@@ -65,9 +65,15 @@ class ClientShapes:
         self._names: dict[int, _ShownNames] = {}
 
     def shown_tool(self, tool: Tool, viewer: Viewer) -> Tool:
-        """A tool under the name that the list of a viewer's client has for it."""
-        name = self.shown_name(tool.name, viewer)
-        return tool if name == tool.name else replace(tool, name=name)
+        """A tool under the name that the list of a viewer's client has for it.
+
+        For a client that cuts answers it declares no form of its answers: one of such a form could not be
+        cut to what the client takes.
+        """
+        name, cuts = self.shown_name(tool.name, viewer), traits_of(viewer).answers is not None
+        if name == tool.name and not (cuts and tool.output_hash):
+            return tool
+        return replace(tool, name=name, output_hash="" if cuts else tool.output_hash)
 
     def shown_name(self, name: str, viewer: Viewer) -> str:
         """The name that the list of a viewer's client has for a published one."""
@@ -128,7 +134,7 @@ class ClientShapeMethods:
     _shapes: ClientShapes
 
     def shown_tool(self, tool: Tool, viewer: Viewer) -> Tool:
-        """A tool under the name that the list of a viewer's client has for it: shorter, if it must be."""
+        """A tool as the list of a viewer's client has it: under a shorter name, if it must be."""
         return self._shapes.shown_tool(tool, viewer)
 
     def published_name(self, name: str, viewer: Viewer) -> str:

@@ -55,7 +55,6 @@ class Argument:
 
     is_named: bool
     input: Input
-    is_repeated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +167,7 @@ def _remote(raw: Mapping[str, Any]) -> Remote:
 def _arguments(raw: Mapping[str, Any], key: str) -> Iterator[Argument]:
     for one in _mappings(raw, key, _MOST_INPUTS):
         is_named = one.get("type") == "named"
-        yield Argument(is_named=is_named, input=_input(one), is_repeated=one.get("isRepeated") is True)
+        yield Argument(is_named=is_named, input=_input(one))
 
 
 def _input(raw: Mapping[str, Any], name: str = "", *, is_inner: bool = False) -> Input:

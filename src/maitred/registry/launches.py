@@ -159,8 +159,12 @@ def _of_image(package: Package) -> LaunchOption:
 
 
 def _of_remote(remote: Remote) -> LaunchOption:
-    transport = {"streamable-http": "http", "http": "http", "sse": "sse"}.get(remote.kind, "")
+    transport = {"streamable-http": "http", "http": "http"}.get(remote.kind, "")
     fault = "" if transport else f"speaks {remote.kind!r}, which maitred does not"
+    if remote.kind == "sse":
+        fault = (
+            "speaks the older SSE, which no manifest may; `maitred add NAME --url` is for one that you trust"
+        )
     return LaunchOption(
         by="remote",
         what=remote.url,

@@ -6,7 +6,7 @@ a file or a secret. Only an answer of the person may be a reference.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from maitred.config.interpolate import escape
@@ -15,6 +15,8 @@ from maitred.registry.launches import LaunchOption
 
 Kind = Literal["variable", "header", "value"]
 _BRACED: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_FLAG_ANSWERS: Final = ("yes", "no")
+"""Whether a flag without a value is passed, which it is if the person does not say."""
 _REFERENCE: Final = re.compile(r"\$\{[^{}]+\}")
 
 
@@ -62,6 +64,9 @@ def _questions(launch: LaunchOption) -> Iterator[ValueQuestion]:
     for argument in launch.arguments:
         if not argument.input.is_bare:
             yield from _of_input("value", argument.input)
+        elif argument.is_named:
+            flag = replace(argument.input, choices=_FLAG_ANSWERS)
+            yield ValueQuestion(kind="value", name=flag.name, input=flag)
     for header in launch.headers:
         yield from _of_input("header", header)
     for name, variable in launch.in_url.items():
@@ -99,10 +104,10 @@ def _arguments(arguments: Sequence[Argument], answers: GivenValues) -> Iterator[
     for argument in arguments:
         own = argument.input
         value = _value("value", own, answers)
-        if argument.is_named and (value is not None or own.is_bare):
-            yield escape(own.name)
-        if value is not None and (argument.is_named or not own.is_bare):
-            yield value
+        if own.is_bare:
+            yield from [escape(own.name)] if argument.is_named and value != "no" else []
+        elif value is not None:
+            yield from [escape(own.name), value] if argument.is_named else [value]
 
 
 def _value(kind: Kind, own: Input, answers: GivenValues) -> str | None:

@@ -131,3 +131,28 @@ def test_keys_against_deferral_are_written_to_the_clients_that_know_them_and_to_
     assert {file.name for file, text in texts.items() if "deferTools" in text} == {"mcp-config.json"}
     assert entry_of(tmp_path, ".copilot/mcp-config.json")["deferTools"] == "never"
     assert len(texts) >= len(CLIENT_IDS)
+
+
+def test_doctor_checks_the_tools_that_a_client_must_have(run: Run) -> None:
+    """Within its profile: a check that always passes would be none."""
+    run("connect", "cursor", "--profile", "review", "--yes").fine  # noqa: B018  # it ran
+    assert (
+        "ok    required: wordy__page" in run("doctor", "--client", "cursor", "--require", "wordy__page").fine
+    )
+
+    done = run("doctor", "--client", "cursor", "--require", "no_such_tool,wordy__shaped", "--json")
+
+    assert done.code == 1
+    assert [one["ok"] for one in json.loads(done.out)["required"]] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "form", [["-p", "review"], ["--profile=review"], ["-preview"], ["--profile", "review"]]
+)
+def test_a_profile_is_known_in_any_form(run: Run, tmp_path: Path, form: list[str]) -> None:
+    """As a person writes it into the entry."""
+    entry = {"command": "maitred", "args": ["serve", *form]}
+    (tmp_path / "home/.cursor").mkdir()
+    write(tmp_path / "home/.cursor", {"mcp.json": json.dumps({"mcpServers": {"maitred": entry}})})
+
+    assert json.loads(run("doctor", "--client", "cursor", "--json").fine)["profile"] == "review"

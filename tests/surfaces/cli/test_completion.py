@@ -78,6 +78,7 @@ def test_commands_options_choices_and_names_are_completed(run: Run, monkeypatch:
         "maitred search --lim": ["--limit"],
         "maitred audit ver": ["verify"],
         "maitred search -s t": ["time"],
+        "maitred search --detail f": ["full"],
         "maitred serve -p w": ["work"],
         "maitred serve --profile ''": ["work"],
         "maitred serve --transport ''": ["stdio", "http"],

@@ -146,3 +146,12 @@ def test_a_blank_editor_is_none(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("VISUAL", " ")
     write(tmp_path, {"steps": "servers: {a: {command: x}}\n"})
     assert "fine, 1 server." in run("edit").fine
+
+
+def test_a_new_file_of_json_begins_as_json(run: Run, tmp_path: Path) -> None:
+    """What is there at first is right, so a person who changes nothing has no fault."""
+    looks = "import pathlib, sys; pathlib.Path('seen').write_text(pathlib.Path(sys.argv[-1]).read_text())"
+    write(tmp_path, {"editor.py": looks, "steps": ""})
+
+    assert "Nothing was changed" in run("edit", "-c", "new.json").fine
+    assert (tmp_path / "seen").read_text() == '{\n  "servers": {}\n}\n'

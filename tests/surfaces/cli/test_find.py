@@ -85,6 +85,16 @@ def test_a_server_is_found_by_what_it_does(maitred: Run, registry: ServerRegistr
     assert (asked, len(registry.asked)) == (3, 3)
 
 
+def test_a_list_that_cannot_be_kept_is_searched_all_the_same(maitred: Run, tmp_path: Path) -> None:
+    """It took minutes to fetch."""
+    (tmp_path / "list.json").mkdir()
+
+    done = maitred("find", "weather", "forecast")
+
+    assert done.fine.startswith("io.github.acme/weather")
+    assert "not remembered: " in done.err
+
+
 def test_programs_get_the_same_as_json(maitred: Run) -> None:
     """A deprecated server is marked, and a deleted one is not there."""
     found = json.loads(maitred("find", "--json").fine)

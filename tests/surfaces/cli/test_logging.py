@@ -2,9 +2,15 @@
 
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
+from tests.surfaces.cli.rig import runner
+
+from maitred.surfaces.cli import server_logs
 
 _PROGRAM = """
 import structlog
@@ -108,3 +114,32 @@ def test_a_command_warns_once_and_not_of_what_its_answer_says(verbose: bool, tim
         [sys.executable, "-c", _WARNING.format(verbose=verbose)], capture_output=True, text=True, check=True
     )
     assert [done.stderr.count(text) for text in ("cannot be read", "server failed")] == times
+
+
+def test_a_line_that_is_written_while_the_log_is_shown_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also a line of which a part was there already: it is shown as a whole."""
+    log, shown = tmp_path / "gateway.log", list[str]()
+    log.write_text("first\nhal")
+    (tmp_path / "maitred.yaml").write_text("servers: {}\n")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(server_logs, "log_path", lambda _: log)
+
+    def show(lines: list[str], *_: Any, **__: Any) -> None:
+        if not shown:
+            log.write_text(f"{log.read_text()}f\nbetween\n")
+        shown.extend(lines)
+
+    def run(go: Callable[[], Awaitable[None]]) -> None:
+        async def limited() -> None:
+            with anyio.move_on_after(2):
+                await go()
+
+        anyio.run(limited)
+
+    monkeypatch.setattr(server_logs, "_print", show)
+    monkeypatch.setattr(server_logs, "run", run)
+    runner(tmp_path, monkeypatch, capsys)("logs", "-f")
+
+    assert shown == ["first", "half", "between"]

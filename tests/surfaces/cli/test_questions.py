@@ -62,6 +62,27 @@ def test_required_parameters_come_first_and_each_kind_has_its_form(
     assert "note (string; Enter means null)" in said.err
 
 
+@pytest.mark.parametrize(
+    ("schema", "typed", "value"),
+    [
+        ({"enum": ["a", "b"]}, "²\nb", "b"),
+        ({"type": ["string", "null"]}, "12345", "12345"),
+        ({"anyOf": [{"$ref": "#/$defs/loop"}]}, "7", 7),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "12", "12"),
+        ({"anyOf": 7}, "7", 7),
+        ({"type": "array"}, f"{'[' * 20_000}\n[]", []),
+    ],
+)
+def test_no_schema_and_no_answer_breaks_a_question(
+    keyboard: Type, schema: dict[str, Any], typed: str, value: object
+) -> None:
+    """What fits no choice is asked again, and a text that may be null is a text."""
+    keyboard(f"{typed}\n")
+    loop = {"$defs": {"loop": {"anyOf": [{"$ref": "#/$defs/loop"}]}}}
+
+    assert ask_arguments({**loop, "properties": {"x": schema}, "required": ["x"]}, {}) == {"x": value}
+
+
 def test_what_is_not_typed_is_left_out_and_what_is_given_is_not_asked(keyboard: Type) -> None:
     """The end of the input is nothing typed."""
     keyboard("\nfast\n")
@@ -124,6 +145,22 @@ def test_doctor_checks_the_tools_that_a_project_needs(run: Run, tmp_path: Path) 
     )
     assert "ok    required: counter__pid" in done.out
     assert "fault required: gone__x" in done.out
+
+
+def test_doctor_asks_for_the_required_tools_alone(run: Run, tmp_path: Path) -> None:
+    """A fault of another server is shown, and does not fail the check. Source: docs/cli.md."""
+    write_settings(tmp_path, {"counter": faulty("count"), "gone": faulty("exit-at-start")})
+
+    assert "fault gone" in run("doctor", "--require", "counter__add").fine
+    assert run("doctor").code == 1
+
+
+def test_a_mistyped_argument_is_named_before_the_server_passes_over_it(run: Run) -> None:
+    """The call goes on: a schema may allow more than it lists."""
+    done = run("call", "counter__add", "a=2", "b=40", "bb=1")
+
+    assert done.out == "42\n"
+    assert "warning: the tool has no argument 'bb'" in done.err
 
 
 def test_doctor_gives_programs_the_same(run: Run) -> None:

@@ -189,6 +189,42 @@ def test_without_a_keyring_a_secret_is_a_reference_or_written_if_the_person_says
     assert servers["two"].env["WEATHER_KEY"] == SECRET
     assert servers["two"].env["OTHER_TOKEN"] == SECRET
     assert SECRET not in literal
+    assert "env.WEATHER_KEY: is written into the configuration, as it is" in literal
+    assert "would be given the variable SECRET" not in literal
+
+
+def test_a_secret_that_is_there_is_not_overwritten_and_one_that_is_not_needed_does_not_stay(
+    maitred: Run, ring: FileKeyring, tmp_path: Path
+) -> None:
+    """With `--yes`, another name is wanted; the configuration is read-only for the second server."""
+    ring.set_password("maitred", "weather/WEATHER_KEY", "precious")
+
+    refused = add(maitred, tmp_path, NEEDY, *WEATHER_WORDS).refused
+    assert (
+        "the keyring has another secret weather/WEATHER_KEY already; choose another name with --as" in refused
+    )
+    assert ring.get_password("maitred", "weather/WEATHER_KEY") == "precious"
+    assert "weather" not in load(tmp_path / "maitred.yaml").servers
+
+    (tmp_path / "maitred.yaml").write_text("servers: &all {}\nchains: *all\n")  # no server can be put there
+    done = add(maitred, tmp_path, NEEDY, "--as", "two", *WEATHER_WORDS)
+    assert "Kept two/WEATHER_KEY" in done.out, done.err
+    assert ring.get_password("maitred", "two/WEATHER_KEY") is None
+    assert "two/" not in maitred("secret", "list").out
+
+
+def test_a_value_on_the_command_line_is_literal_unless_all_of_it_is_a_reference(
+    maitred: Run, tmp_path: Path
+) -> None:
+    """As if it were typed. A secret with a dollar sign goes into the keyring; a flag can be left out."""
+    words = [word.replace(SECRET, "pa${ss}word99") for word in WEATHER_WORDS]
+    said = add(maitred, tmp_path, NEEDY, *words, "--value", "--quiet=no").fine
+    written = (tmp_path / "maitred.yaml").read_text()
+    spec = load(tmp_path / "maitred.yaml").servers["weather"]
+
+    assert "word99" not in said + written
+    assert resolve(spec.env["WEATHER_KEY"], {}) == "pa${ss}word99"
+    assert "--quiet" not in spec.args
 
 
 def test_a_person_at_a_terminal_is_asked(maitred: Run, tmp_path: Path) -> None:
@@ -196,6 +232,7 @@ def test_a_person_at_a_terminal_is_asked(maitred: Run, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps([NEEDY]))
     words = ["add", "io.github.acme/weather", "--no-try", "--from", "registry", "--file", "list.json"]
     answers = [
+        ("WEATHER_KEY (secret, not shown):", ""),
         ("WEATHER_KEY (secret, not shown):", SECRET),
         ("Keep it in the keyring as weather/WEATHER_KEY? [Y/n]:", ""),
         ("OTHER_TOKEN (secret, not shown):", "${OTHER_TOKEN}"),
@@ -206,14 +243,15 @@ def test_a_person_at_a_terminal_is_asked(maitred: Run, tmp_path: Path) -> None:
     screen = at_terminal(tmp_path, words, answers)
     spec = load(tmp_path / "maitred.yaml").servers["weather"]
 
-    assert "The WEATHER_KEY of your account." in screen
+    assert screen.count("The WEATHER_KEY of your account.") == 1
+    assert "It is needed. Ctrl-C ends, and adds nothing." in screen
     assert "one of metric, imperial" in screen
     assert "Added 'weather'" in screen
     assert SECRET not in screen
     assert (spec.env["UNITS"], spec.args[2:4]) == ("imperial", ("--city", "${CITY}"))
     assert resolve(spec.env["WEATHER_KEY"], {}) == SECRET
     listed = json.loads(maitred("secret", "list", "--json").fine)
-    assert listed == {"secrets": [{"name": "weather/WEATHER_KEY", "servers": ["weather"]}]}
+    assert listed == {"secrets": [{"name": "weather/WEATHER_KEY", "used_by": ["weather"]}]}
 
 
 def at_terminal(folder: Path, words: Sequence[str], answers: Sequence[tuple[str, str]]) -> str:
@@ -254,6 +292,7 @@ def test_a_server_at_an_address_gets_its_parts_filled_in(maitred: Run, tmp_path:
 @pytest.mark.parametrize(
     ("described", "said"),
     [
+        (entry("a", remotes=[{"type": "sse", "url": "https://x.example/sse"}]), "speaks the older SSE"),
         (entry("a", packages=[package("npm", "--call=x")]), "has a name that no such package can have"),
         (entry("a", packages=[package("npm", "x && y")]), "has a name that no such package can have"),
         (entry("a", packages=[package("pypi", "git+https://evil.example/x")]), "has a name that no such"),
@@ -305,10 +344,10 @@ def test_a_missing_program_is_named_and_another_way_is_taken(
     ("described", "said"),
     [
         (
-            entry("a", remotes=[{"type": "sse", "url": "http://169.254.169.254/latest"}]),
+            entry("a", remotes=[{"type": "streamable-http", "url": "http://169.254.169.254/latest"}]),
             "its host is",
         ),
-        (entry("a", remotes=[{"type": "sse", "url": "https://user:pw@x.example/"}]), "credential"),
+        (entry("a", remotes=[{"type": "streamable-http", "url": "https://u:pw@x.example"}]), "credential"),
         (
             entry("a", packages=[package("npm", "x", environmentVariables=[WRITTEN_OUT])]),
             "its value is written out",

@@ -67,6 +67,28 @@ def test_a_secret_is_kept_from_standard_input_and_used_by_a_server(
     assert not [file for file in files if SECRET.encode() in file.read_bytes()]
 
 
+def test_what_uses_a_secret_is_named_wherever_it_is(
+    maitred: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A setting by its key; a secret that is still used is not removed without a word."""
+    text = """
+http: {token: "${keyring:web}"}
+servers:
+  far:
+    url: https://example.com/mcp
+    auth: {client_id: x, client_secret: "${NONE:-${keyring:far/SECRET}}"}
+"""
+    write(tmp_path, {"maitred.yaml": text})
+    for name in ("web", "far/SECRET"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(SECRET))
+        maitred("secret", "set", name).fine  # noqa: B018  # it ran
+
+    users = {"web": ["http.token"], "far/SECRET": ["far"]}
+    listed = json.loads(maitred("secret", "list", "--json").fine)["secrets"]
+    assert {one["name"]: one["used_by"] for one in listed} == users
+    assert "It is still used by http.token." in maitred("secret", "remove", "web").fine
+
+
 @pytest.mark.parametrize(
     ("words", "typed", "said"),
     [

@@ -170,6 +170,8 @@ def test_json_of_an_address_has_the_transport_that_clients_mean(
         ('{"mcpServers": {"b": {"command": "p"}, "c": {"command": "q"}}}', "has the servers 'b', 'c'"),
         ('{"mcpServers": {}}', "has no server"),
         ("{", "it is not valid json"),
+        ('{"command": ["p"], "args": "--flag"}', "args"),
+        ('{"url": "https://a.example", "httpUrl": "https://b.example"}', "has two keys that mean `url`"),
         ("[1]", "must be an object"),
         ('{"command": "maitred", "args": ["serve"]}', "this is maitred itself"),
     ],

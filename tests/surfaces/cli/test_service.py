@@ -19,6 +19,10 @@ SECRET = "a-secret-of-the-test"
 CONFIG = """
 servers:
   forge: {command: forge-server, env: {FORGE_TOKEN: "${FORGE_TOKEN}"}, enabled: false}
+  kept:
+    command: x
+    env: {A: "${env:KEPT:-$${KEPT}}", B: "${KEPT:-${OTHER}}${file:/x}$${NONE}"}
+    enabled: false
 http: {token: "${HTTP_TOKEN:-}"}
 """
 STRANGE = ['/opt/my programs/100% "best"/maitred', "serve", "--config", "/a\\b/$HOME/${X}/ü'.yaml"]
@@ -63,7 +67,7 @@ def test_install_shows_the_file_and_writes_nothing_without_consent(run: Run, hom
     shown = run("service", "install").fine
 
     assert "    ExecStart=" in shown
-    assert "nothing written" in shown
+    assert "nothing changed" in shown
     assert not unit_of(home).exists()
     assert calls(home) == []
 
@@ -86,7 +90,7 @@ def test_install_writes_full_paths_and_starts_nothing(run: Run, home: Path) -> N
     assert words[0] == sys.executable
     assert words[-4:] == ["--config", str(home / "maitred.yaml"), "--transport", "http"]
     assert "    systemctl --user enable --now maitred.service" in said
-    assert "Not copied, since they may be secrets: FORGE_TOKEN." in said
+    assert "Not copied, since they may be secrets: FORGE_TOKEN, HTTP_TOKEN, KEPT, OTHER." in said
     assert SECRET not in unit + said
     assert calls(home) == []
 
@@ -110,6 +114,19 @@ def test_it_is_started_and_stopped_when_that_is_asked_for(run: Run, home: Path) 
     assert not unit_of(home).exists()
 
 
+def test_a_service_that_cannot_be_stopped_keeps_its_file_and_that_is_said(run: Run, home: Path) -> None:
+    """As without a session: what to do next is named."""
+    run("service", "install", "--yes").fine  # noqa: B018  # it ran
+    (home / "bin" / "systemctl").write_text("#!/bin/sh\nexit 1\n")
+
+    refused = run("service", "uninstall", "--yes", "--stop").refused
+
+    assert "stays; without --stop it is removed" in refused
+    assert unit_of(home).exists()
+    run("service", "uninstall", "--yes").fine  # noqa: B018
+    assert not unit_of(home).exists()
+
+
 def test_status_says_that_the_file_is_of_another_installation(run: Run, home: Path) -> None:
     run("service", "install", "--yes")
     unit = unit_of(home)
@@ -118,6 +135,28 @@ def test_status_says_that_the_file_is_of_another_installation(run: Run, home: Pa
     )
 
     assert "differs from what `maitred service install` would write now" in run("service", "status").fine
+
+
+def test_a_folder_that_cannot_be_written_is_said(run: Run, home: Path) -> None:
+    """Without a traceback, and without half a file."""
+    (home / ".config").write_text("a file in the place of the folder")
+    assert "cannot be changed" in run("service", "install", "--yes").refused
+    (home / ".config").unlink()
+    unit_of(home).mkdir(parents=True)
+    for command in (["install", "--yes"], ["uninstall", "--yes"], ["status"]):
+        assert "cannot be read or changed: Is a directory" in run("service", *command).refused
+
+
+def test_status_needs_no_configuration(run: Run, home: Path) -> None:
+    """It is asked about the service."""
+    run("service", "install", "--yes", "--start").fine  # noqa: B018  # it ran
+    (home / "maitred.yaml").write_text("servers: 7\n")
+
+    said = run("service", "status").fine
+
+    assert "It cannot be compared" in said
+    assert "It runs." in said
+    assert '"current": null' in run("service", "status", "--json").fine
 
 
 def test_a_file_of_somebody_else_is_left_alone(run: Run, home: Path) -> None:

@@ -112,6 +112,19 @@ def test_a_newer_version_comes_with_the_command_that_installs_it(
 
 
 @pytest.mark.parametrize(
+    ("own", "is_newer"), [("0.2.0rc1", True), ("0.2.0.dev3", True), ("0.2.0", False), ("0.2.0+local", False)]
+)
+def test_a_release_is_newer_than_its_own_pre_release(
+    run: Run, tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch, own: str, is_newer: bool
+) -> None:
+    configure(tmp_path, index)
+    index.files = [wheel("0.2.0")]
+    monkeypatch.setattr(upgrade, "__version__", own)
+
+    assert json.loads(run("upgrade", "--check", "--json").fine)["newer"] is is_newer
+
+
+@pytest.mark.parametrize(
     ("files", "expected"),
     [([__version__, "0.0.1"], "This is the newest version."), ([], "The index has no version of it.")],
 )

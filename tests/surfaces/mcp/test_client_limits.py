@@ -94,14 +94,18 @@ async def page(client: Client, *, name: str = "w__page") -> str:
     return text_of(await client.call_tool("call_tool", inner))
 
 
-async def names_in(client: Client) -> list[str]:
-    names, cursor = [], None
+async def tools_in(client: Client) -> list[types.Tool]:
+    tools, cursor = [], None
     while True:
         listed = await client.list_tools(cursor=cursor)
-        names += [tool.name for tool in listed.tools]
+        tools += listed.tools
         cursor = listed.next_cursor
         if cursor is None:
-            return names
+            return tools
+
+
+async def names_in(client: Client) -> list[str]:
+    return [tool.name for tool in await tools_in(client)]
 
 
 # --- answers ----------------------------------------------------------------------------------------------
@@ -166,12 +170,22 @@ async def test_a_tool_that_is_called_by_its_name_answers_within_the_cap_too(ever
     assert len(whole) == LONG
 
 
-async def test_an_answer_of_a_declared_form_keeps_its_form(everything: Connect) -> None:
-    """The client checks it against the schema in its list, and would refuse another."""
-    async with everything("codex-mcp-client") as client:
-        await client.list_tools()
-        result = await client.call_tool("w__shaped", {"characters": LONG})
-    assert len(result.structured_content["text"]) == LONG
+@both_eras
+async def test_no_form_of_answers_is_declared_to_a_client_that_cuts_them(
+    everything: Connect, era: str
+) -> None:
+    """It would check the form, and refuse an answer that was cut. Any other client gets both whole."""
+    async with everything("codex-mcp-client", era) as known, everything("other", era) as other:
+        forms = [
+            {tool.name for tool in await tools_in(client) if tool.output_schema} for client in (known, other)
+        ]
+        short = await known.call_tool("w__shaped", {"characters": LONG})
+        whole = await other.call_tool("w__shaped", {"characters": LONG})
+    assert forms == [set(), {"w__shaped"}]
+    assert short.structured_content is None
+    assert count_tokens([text_of(short)])[0] <= 10_000
+    assert "maitred://result/" in text_of(short)
+    assert len(whole.structured_content["text"]) == LONG
 
 
 @both_eras

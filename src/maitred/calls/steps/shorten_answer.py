@@ -21,8 +21,8 @@ class ShortenAnswer:
     but a chain and a person. `is_page` says of a server whether its tools are those of web pages.
 
     `limit_of` says how much the client of a viewer passes on to its model. What is longer would be lost
-    there, so it is cut here, also for a client that calls the tool by its own name. An answer whose form
-    the tool declares stays whole then: the client would refuse another form.
+    there, so it is cut here, also for a client that calls the tool by its own name. The lists of such a
+    client declare no form of answers, which it would check.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ShortenAnswer:
             shortener = self._of_pages.within(limit)
         elif call.shorten:
             shortener = self._shortener.within(limit)
-        elif limit is not None and not call.tool.output_hash:
+        elif limit is not None:
             shortener = self._shortener.only_within(limit)
         else:
             return answer

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import structlog
 
 from maitred.config.clients.discovery import ITSELF, ClientServer, servers_in
-from maitred.config.clients.entries import NAME
+from maitred.config.clients.entries import NAME, profile_of_words
 from maitred.config.clients.files import UnusableError, UserMachine, as_list, unknown_layout
 from maitred.config.clients.table import ClientFile, KnownClient, find_client, known_clients
 from maitred.config.clients.text_edit import ClientText
@@ -36,6 +36,10 @@ _MOST_BYTES: Final = 64_000_000
 _MOST_COPIES: Final = 20
 """How many copies of the files of one client are kept."""
 _MARK: Final = "\ufeff"
+_URLS: Final = ("url", "uri", "serverUrl", "httpUrl")
+_OF_ADDRESS: Final = (*_URLS, "type", "transport", "headers", "bearer_token_env_var", "requestOptions")
+"""Keys of an entry that reaches the gateway by an address."""
+_SWITCHED_OFF: Final = ("disabled", True)
 STALE: Final = "has changed since you looked at it, so nothing was written; look again"
 
 
@@ -62,24 +66,34 @@ class ClientState:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientChange:
-    """What a change would write: `None` stands for no file. `way` says how it was worked out.
+    """What a change would write: `None` stands for no file. `way` says how a file is given back.
 
     `added` and `removed` are names of servers; `own` are those under which the file had this gateway.
+    `changed` and `dropped` are keys of its entry that get a value, and that leave it. To `forget` is to
+    disconnect what is gone.
     """
 
     client: KnownClient
+    kind: Literal["connect", "disconnect", "forget"]
     path: Path
     before: bytes | None
     after: bytes | None
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
     own: Sequence[str] = ()
+    changed: Sequence[str] = ()
+    dropped: Sequence[str] = ()
     way: str = ""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """Whether the file stays as it is."""
         return self.before == self.after
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is something to do; a disconnection at least forgets the connection."""
+        return self.kind != "connect" or not self.is_empty
 
 
 def look_at(at: UserMachine, client: KnownClient, *, is_project: bool = False) -> ClientState:
@@ -103,13 +117,11 @@ def look_at(at: UserMachine, client: KnownClient, *, is_project: bool = False) -
 
 def look_at_file(at: UserMachine, client: KnownClient, file: ClientFile, path: Path) -> ClientState:
     """A file of a client, as it is."""
-    is_installed = path.exists() or (
-        not file.is_project and path.parent not in (at.home, at.home / ".config")
-    )
-    is_installed = is_installed and path.parent.is_dir()
-    state = ClientState(client=client, file=file, path=path, is_installed=is_installed)
+    has_own_folder = not file.is_project and path.parent not in (at.home, at.home / ".config")
+    state = ClientState(client=client, file=file, path=path)
     try:
         content = _read(path)
+        is_installed = content is not None or (has_own_folder and path.parent.is_dir())
         text = ClientText(client, path, _text_of(content))
         looked = servers_in(at, client, file, path)
     except UnusableError as error:
@@ -127,7 +139,7 @@ def look_at_file(at: UserMachine, client: KnownClient, file: ClientFile, path: P
         servers=direct,
         problems={one.name: one.reason for one in looked.problems if one.name},
         own=[one.name for one in looked.problems if one.reason == ITSELF and one.name in text.servers],
-        is_installed=is_installed or content is not None,
+        is_installed=is_installed,
         is_remembered=_record_path(path).exists(),
     )
 
@@ -166,20 +178,30 @@ def _remembered_places() -> Sequence[tuple[KnownClient, Path]]:
     return found
 
 
+def owed_servers() -> Mapping[str, Sequence[str]]:
+    """The servers that connected clients gave up and have no more, by the id of the client."""
+    owed: dict[str, list[str]] = {}
+    for client, path in _remembered_places():
+        with contextlib.suppress(ConfigError, UnusableError):  # `disconnect` says what is wrong
+            there = ClientText(client, path, _text_of(_read(path))).servers
+            owed.setdefault(client.id, []).extend(_owed(client, path, _read_record(path) or {}, there))
+    return owed
+
+
 def own_entry(state: ClientState) -> Mapping[str, Any]:
     """The entry of this gateway in the file of a client; empty if there is none."""
     if state.fault or not state.own:
         return {}
     servers = ClientText(state.client, state.path, _text_of(state.content)).servers
-    entry = servers.get(state.own[0])
+    entry = servers.get(NAME if NAME in state.own else state.own[0])
     return entry if isinstance(entry, Mapping) else {}
 
 
-def own_words(state: ClientState) -> Sequence[str]:
-    """The words of the command in the entry of this gateway; none if it has no entry, or an address."""
+def own_profile(state: ClientState) -> str:
+    """The profile of tools that the entry of this gateway names; empty if it names none."""
     entry = own_entry(state)
-    command = as_list(entry.get("command", entry.get("cmd", ())))
-    return [str(word) for word in (*command, *as_list(entry.get("args", ())))]
+    words = [*as_list(entry.get("command")), *as_list(entry.get("args"))]  # OpenCode has all in its command
+    return profile_of_words([str(word) for word in words])
 
 
 def _with_fault(state: ClientState, fault: str) -> ClientState:
@@ -192,6 +214,9 @@ def _with_fault(state: ClientState, fault: str) -> ClientState:
 def plan_connect(state: ClientState, entry: Mapping[str, Any], take_out: Sequence[str] = ()) -> ClientChange:
     """What puts the entry into the file, and takes servers out of it.
 
+    Keys that the person or the client put into the entry stay, but for those of the other way, by an address.
+    An entry of this gateway under another name stays as it is.
+
     Raises:
         ConfigError: The file cannot be changed, or another server has the name of this gateway.
     """
@@ -201,16 +226,26 @@ def plan_connect(state: ClientState, entry: Mapping[str, Any], take_out: Sequenc
         raise ConfigError(str(state.path), [f"has another server of the name `{NAME}`; rename that first"])
     with _faults(state.path):
         text = ClientText(state.client, state.path, _text_of(state.content))
-        name = state.own[0] if state.own else NAME
-        out = [one for one in (*take_out, *state.own[1:]) if one in text.servers and one != name]
-        put = {} if text.servers.get(name) == dict(entry) else {name: dict(entry)}
+        out = [one for one in take_out if one in text.servers and one != NAME]
+        old = text.servers.get(NAME, {})
+        put = {} if state.own and NAME not in state.own else {NAME: _with_own_keys(old, entry)}
+        put = {} if put.get(NAME) == old else put
         after = _bytes_of(text.changed(put, out), state.content) if put or out else state.content
         if after != state.content:
             _check_writable(state.path)
     return ClientChange(
-        client=state.client, path=state.path, before=state.content, after=after, added=list(put), removed=out,
-        own=state.own,
+        client=state.client, kind="connect", path=state.path, before=state.content, after=after,
+        added=list(put), removed=out, own=state.own,
+        changed=[key for entry in put.values() for key in entry if old.get(key) != entry[key]],
+        dropped=[key for entry in put.values() for key in old if key not in entry],
     )  # fmt: skip
+
+
+def _with_own_keys(old: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Our entry, with all keys of the old one but for what an address needs, and what switches it off."""
+    leaving = _OF_ADDRESS if any(key in old for key in _URLS) else ()
+    kept = {key: value for key, value in old.items() if key not in leaving and (key, value) != _SWITCHED_OFF}
+    return {**kept, **entry}
 
 
 def plan_disconnect(state: ClientState) -> ClientChange:
@@ -227,8 +262,8 @@ def plan_disconnect(state: ClientState) -> ClientChange:
         original = _original(record)
         added = [name for piece in record["pieces"] for name in piece["removed"]]
         return ClientChange(
-            client=state.client, path=state.path, before=current, after=original, removed=state.own or [NAME],
-            added=added, way="byte for byte as it was",
+            client=state.client, kind="disconnect", path=state.path, before=current, after=original,
+            removed=state.own or [NAME], added=added, way="byte for byte as it was",
         )  # fmt: skip
     if state.fault:
         raise ConfigError(str(state.path), [state.fault])
@@ -237,12 +272,19 @@ def plan_disconnect(state: ClientState) -> ClientChange:
     with _faults(state.path):
         text = ClientText(state.client, state.path, _text_of(current))
         back = {} if record is None else _owed(state.client, state.path, record, text.servers)
+        is_gone = current is None and not state.path.parent.is_dir()
+        if is_gone or (current is None and not back):
+            what = "folder" if is_gone else "file"
+            return ClientChange(
+                client=state.client, kind="forget", path=state.path, before=None, after=None,
+                way=f"its {what} is gone, so nothing is written",
+            )  # fmt: skip
         is_changed = bool(back or state.own)
         after = _bytes_of(text.changed(back, state.own), current) if is_changed else current
     way = "merged: other changes were made to the file" if record else "only the entry is taken out"
     return ClientChange(
-        client=state.client, path=state.path, before=current, after=after, removed=state.own,
-        added=list(back), way=way,
+        client=state.client, kind="disconnect", path=state.path, before=current, after=after,
+        removed=state.own, added=list(back), way=way,
     )  # fmt: skip
 
 
@@ -251,7 +293,7 @@ def _owed(
 ) -> dict[str, Any]:
     """The servers that were taken out and that the file does not have: each as it was when it left last."""
     owed: dict[str, Any] = {}
-    for piece in record["pieces"]:
+    for piece in record.get("pieces", ()):
         before = ClientText(client, path, _text_of(_original(piece))).servers
         owed.update({name: before[name] for name in piece["removed"] if name in before})
     return {name: entry for name, entry in owed.items() if name not in there}
@@ -314,6 +356,11 @@ def write_disconnection(change: ClientChange) -> Path | None:
         ConfigError: As for `write_connection`.
     """
     copy = None
+    if change.kind == "forget":
+        if _read_or_fault(change.path) is not None:
+            raise ConfigError(str(change.path), [STALE])
+        _record_path(change.path).unlink(missing_ok=True)
+        return None
     with _unchanged(change) as target:
         record = _read_record(change.path)
         if not change.is_empty:

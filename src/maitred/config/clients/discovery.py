@@ -6,12 +6,11 @@ counterpart here.
 """
 
 import contextlib
-import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,6 +46,7 @@ ITSELF = "this is maitred itself"
 """Why the entry of this gateway is left out."""
 _NOT_REACH = ("enabled", "start_timeout_s", "list_timeout_s", "call_timeout_s")
 _LAUNCHERS = ("bash", "cmd", "env", "pipx", "poetry", "sh", "uv", "uvx", "wsl")
+_MCP_PATH = "/mcp"
 _ENGINES = ("docker", "nerdctl", "podman")
 _UNWRITABLE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
@@ -126,10 +126,10 @@ def discover(
 
 
 def servers_in(at: UserMachine, client: KnownClient, file: ClientFile, path: Path) -> ImportedServers:
-    """The servers in one file of a client."""
+    """The servers under the one key of a client's file to which an entry is written."""
     folder = (file.project_of(path) or at.cwd) if file.is_project else None
     source = _Source(client=client, file=file, path=path, folder=folder)
-    return fold_servers(list(_servers(at, source)), (path,))
+    return fold_servers(list(_servers(at, source, is_written=True)), (path,))
 
 
 def fold_servers(outcome: Sequence[ClientServer | Problem], looked_at: tuple[Path, ...]) -> ImportedServers:
@@ -160,7 +160,7 @@ def _source_of(at: UserMachine, path: Path, clients: Sequence[KnownClient]) -> _
     """
     try:
         if not path.is_file():
-            raise ConfigError(str(path), ["there is no file of this name"])
+            raise ConfigError(str(path), ["is no file" if path.exists() else "there is no file of this name"])
         data = read_file(path)
     except UnusableError as error:
         raise ConfigError(str(path), [str(error)]) from None
@@ -168,7 +168,8 @@ def _source_of(at: UserMachine, path: Path, clients: Sequence[KnownClient]) -> _
     own = [pair for pair in pairs if not pair[1].is_project and path.absolute() in pair[1].paths(at)]
     shared = [pair for pair in pairs if pair[1].project_of(path)]
     named = [pair for pair in pairs if pair[1].path.endswith(f"/{path.name}")]
-    for client, file in (*own, *shared, *named, *pairs):
+    by_keys = sorted(pairs, key=lambda pair: pair[0].syntax == "none")  # most clients fill in variables
+    for client, file in (*own, *shared, *named, *by_keys):
         with contextlib.suppress(UnusableError):
             if any(group.servers for group in client.groups_of(file)(data)):
                 return _Source(client=client, file=file, path=path, folder=file.project_of(path))
@@ -176,7 +177,10 @@ def _source_of(at: UserMachine, path: Path, clients: Sequence[KnownClient]) -> _
     raise ConfigError(str(path), [f"it has no servers under a key of a client: {keys}"])
 
 
-def _servers(at: UserMachine, source: _Source) -> Iterator[ClientServer | Problem]:
+def _servers(
+    at: UserMachine, source: _Source, *, is_written: bool = False
+) -> Iterator[ClientServer | Problem]:
+    """The servers in a file; if asked only those of the group that is written, without those of projects."""
     client = source.client.id
     try:
         groups = list(source.client.groups_of(source.file)(read_file(source.path)))
@@ -188,11 +192,15 @@ def _servers(at: UserMachine, source: _Source) -> Iterator[ClientServer | Proble
         yield Problem(client=client, path=source.path, reason=unknown_layout(error))
         return
     for group in groups:
-        for name, raw in group.servers.items():
+        for name, raw in group.servers.items() if group.folder is None or not is_written else ():
             try:
                 yield _Conversion(at, source, group, str(name), raw).convert()
             except UnusableError as error:
                 yield Problem(client=client, path=source.path, reason=str(error), name=str(name))
+            except Exception as error:  # one server must not hide the others
+                log.info("a server of a client could not be read", client=client, exc_info=True)
+                reason = unknown_layout(error)
+                yield Problem(client=client, path=source.path, reason=reason, name=str(name))
 
 
 def _fold(servers: list[ClientServer]) -> tuple[ClientServer, ...]:
@@ -273,7 +281,8 @@ class _Conversion:
         self._name = name
         self._client = source.client
         renames = source.client.renames
-        self._raw = {renames.get(key, key): value for key, value in as_object(raw, "the server").items()}
+        pairs = as_object(raw, "the server").items()  # in YAML, a key need not be text
+        self._raw = {str(renames.get(key, key)): value for key, value in pairs}
         self._folder = group.folder or source.folder
         project = str(self._folder or "")
         slash = "\\" if at.platform == "win32" else "/"
@@ -337,8 +346,10 @@ class _Conversion:
             command = raw.pop("command")
             raw.update(command=command.get("path"), args=command.get("args"), env=command.get("env"))
         if isinstance(raw.get("command"), list):  # OpenCode
-            words = raw.pop("command")
-            raw.update(command=words[0] if words else None, args=[*words[1:], *as_list(raw.get("args"))])
+            words, args = raw.pop("command"), raw.get("args") or []
+            if not isinstance(args, list):
+                raise UnusableError("`args` must be a list")
+            raw.update(command=words[0] if words else None, args=[*words[1:], *args])
         if isinstance(raw.get("transport"), dict):  # the command line of Cline
             raw.update(raw.pop("transport"))
 
@@ -349,20 +360,21 @@ class _Conversion:
             raise UnusableError("`args` must be a list")
         variables = as_object(raw.pop("env", None), "`env`")
         self._own_variables = frozenset(variables)
-        env = {key: self._text(value, key) for key, value in variables.items() if value is not None}
+        env = {str(key): self._text(value, key) for key, value in variables.items() if value is not None}
         for item in as_list(raw.pop("env_vars", None)):
             name = item.get("name") if isinstance(item, dict) else item
             env.setdefault(str(name), f"${{{name}:-}}")
             self._note(f"is given {name} from the environment of maitred")
         cwd = self._text(raw.pop("cwd", None) or "")
         if folder and (cwd or any(_is_relative(str(item), folder) for item in (command, *args))):
-            cwd = cwd if cwd.startswith(("$", "~")) else escape(str(folder / cwd))
+            cwd = _within(folder, cwd)
         arguments = [self._text(item) for item in args]
         entry = {"command": self._text(command), "args": arguments, "env": env, "cwd": cwd}
         return {key: value for key, value in entry.items() if value}
 
     def _remote(self, kind: str) -> dict[str, Any]:
         raw = self._raw
+        is_streamable = bool(raw.get("httpUrl"))
         http, url = raw.pop("httpUrl", None) or raw.pop("serverUrl", None), raw.pop("url", None)
         if not http and not url:
             raise UnusableError("has neither a command nor a URL; it may come from an extension")
@@ -371,7 +383,8 @@ class _Conversion:
         if not http and not kind and self._client.id == "gemini":
             self._note("gemini also tries the older SSE; if the server has only that, set `transport: sse`")
         meant = named_kind(server_kinds(), kind)
-        if is_sse or is_sse_address(entry["url"]):
+        is_open = kind.casefold() in ("", "remote") and not is_streamable
+        if is_sse or (is_open and is_sse_address(entry["url"])):
             entry["transport"] = "sse"
         elif kind and (meant is None or meant != default_kind(server_kinds(), "url", entry["url"])):
             entry["transport"] = meant.name if meant else kind
@@ -405,7 +418,7 @@ class _Conversion:
         return self._translate(str(value), self._own_variables - {key})
 
     def _input(self, name: str) -> str:
-        variable = re.sub(r"[^A-Z0-9_]|^(?=[0-9])", "_", name.upper())
+        variable = variable_of_input(name)
         self._note(f"asks for {name!r} in {self._client.id}; set the variable {variable} instead")
         inputs = [item for item in as_list(self._group.inputs) if isinstance(item, dict)]
         default = next((item.get("default") for item in inputs if item.get("id") == name), None)
@@ -437,9 +450,10 @@ class _Conversion:
                 hidden += texts
         for key in _ONLY_TOOLS:
             if (texts := self._tool_names(key)) and "*" not in texts:
+                listed = ", ".join(f"{self._name}/{text}" for text in texts)
                 self._note(
-                    f"{self._client.id} uses only {', '.join(texts)} of its tools; here all are used,"
-                    " but for those that `maitred tools --off` switches off"
+                    f"{self._client.id} uses only {', '.join(texts)} of its tools; here all are used; a"
+                    f" profile with `tools: [{listed}]` gives a client these alone (`maitred docs profiles`)"
                 )
         return tuple(dict.fromkeys(hidden))
 
@@ -452,6 +466,17 @@ class _Conversion:
 
     def _note(self, text: str) -> None:
         self._notes[text] = None
+
+
+def _within(folder: Path, path: str) -> str:
+    """A path that may have references, and that is relative to a folder if it is relative."""
+    if (
+        path.startswith(("$", "~"))
+        or PurePosixPath(path).is_absolute()
+        or PureWindowsPath(path).is_absolute()
+    ):
+        return path
+    return f"{escape(str(folder))}/{path}" if "$" in path else escape(str(folder / path))
 
 
 def _says_something(value: Any) -> bool:
@@ -467,6 +492,11 @@ def _is_relative(text: str, folder: Path) -> bool:
     return False
 
 
+def variable_of_input(name: str) -> str:
+    """The variable in place of a value for which a client asks its user."""
+    return re.sub(r"[^A-Z0-9_]|^(?=[0-9])", "_", name.upper())
+
+
 def is_sse_address(url: str) -> bool:
     """Return whether an address is that of a server with the older transport, by its path."""
     return re.search(r"/sse/?(\?|$)", url) is not None
@@ -475,25 +505,33 @@ def is_sse_address(url: str) -> bool:
 def is_maitred(entry: Mapping[str, Any], name: str = "") -> bool:
     """Return whether an entry of ours starts or reaches this gateway.
 
-    An address of this machine is it at the usual port, and at any port under the `name` of the gateway.
+    An address of this machine is it at the usual port and path, and at any under the `name` of the gateway.
     """
     if url := entry.get("url"):
         try:
             address = urlsplit(url)
-            is_here = address.hostname in ("127.0.0.1", "::1", "localhost")
-            return is_here and (name == NAME or address.port == Http().port)
+            is_usual = address.port == Http().port and address.path.rstrip("/") == _MCP_PATH
         except ValueError:
             return False
-    command = re.split(r"[/\\\\]", entry["command"])[-1].removesuffix(".exe").removesuffix(".cmd")
-    args = entry.get("args", [])
+        return address.hostname in ("127.0.0.1", "::1", "localhost") and (name == NAME or is_usual)
+    rests = _own_words(_program(entry["command"]), entry.get("args", []))
+    return any(rest[:1] in ([], ["serve"]) for rest in rests)  # other commands are servers of their own
+
+
+def _own_words(command: str, args: list[str]) -> list[list[str]]:
+    """What is behind each word of a command that may name this gateway."""
+    if command == NAME:
+        return [args]
     if command in _ENGINES:
-        return _runs_our_image(args)
+        images = [re.split(r"[:@]", word.rsplit("/", 1)[-1])[0] for word in args]
+        return [args[at + 1 :] for at, image in enumerate(images) if image == NAME]
     if command in _LAUNCHERS:
-        return any(re.split(r"[=@\[<>~! ]", argument)[0] == "maitred" for argument in args)
-    return command == "maitred" or ("-m", "maitred") in itertools.pairwise(args)
+        args = [word for argument in args for word in argument.split()]
+        names = [re.split(r"[=@\[<>~!]", _program(word))[0] for word in args]
+        return [args[at + 1 :] for at, name in enumerate(names) if name == NAME]
+    return [args[at + 2 :] for at in range(len(args)) if args[at : at + 2] == ["-m", NAME]]
 
 
-def _runs_our_image(args: Sequence[str]) -> bool:
-    """Return whether the words of a container engine run an image of this gateway, and not one beside it."""
-    images = [at for at, word in enumerate(args) if re.split(r"[:@]", word.rsplit("/", 1)[-1])[0] == NAME]
-    return any("serve" in args[at + 1 :] or at == len(args) - 1 for at in images)
+def _program(path: str) -> str:
+    """The name of a program."""
+    return re.split(r"[/\\]", path)[-1].removesuffix(".exe").removesuffix(".cmd")

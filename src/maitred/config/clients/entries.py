@@ -3,13 +3,14 @@
 No entry has a token: a client reads it from the variable `MAITRED_TOKEN`, or a person puts it in.
 """
 
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from maitred.config.document import as_json
 from maitred.config.paths import default_path
 from maitred.errors import ConfigError
 from maitred.installation import find_installation
@@ -24,7 +25,6 @@ NAME: Final = "maitred"
 TOKEN_VARIABLE: Final = "MAITRED_TOKEN"  # noqa: S105  # the name of a variable
 PLACEHOLDER: Final = "YOUR_TOKEN"
 """Where a person puts a token, for a client that reads no variables."""
-_UNPRINTABLE: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -44,8 +44,14 @@ def start_command(program: Path, config: Path, profile: str = "") -> Sequence[st
 
 
 def profile_of_words(words: Sequence[str]) -> str:
-    """The profile of tools that a command of `start_command` names; empty if it names none."""
-    return words[words.index("--profile") + 1] if "--profile" in words[:-1] else ""
+    """The profile of tools that a command names behind `serve`, in any form; empty if it names none."""
+    profile, options = "", words[words.index("serve") :] if "serve" in words else ()
+    for word, after in pairwise([*options, ""]):
+        if word in ("--profile", "-p"):
+            profile = after
+        elif found := re.match("(?:--profile=|-p)(?=[^-])", word):
+            profile = word[found.end() :]
+    return profile
 
 
 def program_path() -> Path:
@@ -73,12 +79,6 @@ def fill_in(template: Json, *, words: Sequence[str] = ("",), address: str = "") 
     return {
         key: values.get(value, value) if isinstance(value, str) else value for key, value in template.items()
     }
-
-
-def as_json(value: Any, indent: str | None = None) -> str:
-    """JSON in which no character is invisible."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
-    return _UNPRINTABLE.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def as_toml_key(*keys: str) -> str:

@@ -4,6 +4,8 @@ This module writes nothing and does not interpret a server: `maitred.config.clie
 """
 
 import json
+import os
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -27,6 +29,11 @@ class UserMachine(NamedTuple):
     cwd: Path
     environ: Mapping[str, str]
     platform: str
+
+    @classmethod
+    def here(cls, cwd: Path | None = None) -> "UserMachine":
+        """This machine, in the current folder or another one."""
+        return cls(Path.home(), cwd or Path.cwd(), os.environ, sys.platform)
 
 
 class ServerGroup(NamedTuple):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from maitred.config.clients.discovery import HARMLESS, is_maitred, is_sse_address
+from maitred.config.clients.discovery import HARMLESS, is_maitred, is_sse_address, variable_of_input
 from maitred.config.clients.files import UnusableError, as_object, parse_content
 from maitred.config.clients.table import known_clients
 from maitred.config.load import entry_faults, server_kinds
@@ -24,7 +24,6 @@ _OUR_NAMES: Final = {
     "type": "transport",
 }
 _INPUT: Final = re.compile(r"\$\{input:([^{}]+)\}")
-_NOT_IN_A_VARIABLE: Final = re.compile(r"[^A-Z0-9_]|^(?=[0-9])")
 _KINDS_OF_COMMAND: Final = ("local", "command")
 _TIMEOUT: Final = (
     "clients mean different things by it; write `start_timeout_s` or `call_timeout_s`, in seconds"
@@ -85,10 +84,14 @@ def _converted(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     left_out = [key for key in raw if HARMLESS.fullmatch(key)]
     if left_out:
         notes.append(f"left out, as it is about a client: {', '.join(left_out)}")
-    entry = {_OUR_NAMES.get(key, key): value for key, value in raw.items() if key not in left_out}
+    entry: dict[str, Any] = {}
+    for key, value in raw.items():
+        if key not in left_out and (name := _OUR_NAMES.get(key, key)) in entry:
+            raise UnusableError(f"has two keys that mean `{name}`; leave one of them out")
+        entry |= {} if key in left_out else {name: value}
     if isinstance(command := entry.get("command"), list):
-        words = [str(word) for word in command] or [""]
-        entry |= {"command": words[0], "args": [*words[1:], *(entry.get("args") or [])]}
+        words, args = [str(word) for word in command] or [""], entry.get("args") or []
+        entry |= {"command": words[0], "args": [*words[1:], *args] if isinstance(args, list) else args}
     entry |= _transport(entry)
     if not entry.get("transport"):
         entry.pop("transport", None)
@@ -128,7 +131,7 @@ def _text(value: Any, notes: list[str]) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
 
     def variable(match: re.Match[str]) -> str:
-        name = _NOT_IN_A_VARIABLE.sub("_", match[1].upper())
+        name = variable_of_input(match[1])
         notes.append(f"a client asks for {match[1]!r}; set the variable {name} instead")
         return f"${{{name}}}"
 

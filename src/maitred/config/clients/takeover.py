@@ -8,7 +8,7 @@ import base64
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +17,8 @@ from maitred.config.clients.connection import ClientState
 from maitred.config.clients.discovery import ClientServer
 from maitred.config.declined_servers import accept, reach_hash
 from maitred.config.document import read_document, read_text
-from maitred.config.edit import add_servers, remove_server
-from maitred.config.edit_choices import change_choices
+from maitred.config.edit import remove_server, with_servers
+from maitred.config.edit_choices import with_choices
 from maitred.config.file_rewrite import folder_lock, replace_content, rewrite
 from maitred.config.load import state_file
 from maitred.config.paths import make_folder
@@ -34,12 +34,12 @@ _MOST_TIMES: Final = 20
 class TakeoverPlan:
     """What becomes of the servers in the file of a client, if they are moved.
 
-    `new` are added to the configuration; `present` are in it already. Both leave the file of the client. The
-    names in `staying` stay there, each with the reason.
+    `new` are added to the configuration; `present` are in it already, each with its name there. Both leave
+    the file of the client. The names in `staying` stay there, each with the reason.
     """
 
     new: Sequence[ClientServer] = ()
-    present: Sequence[str] = ()
+    present: Mapping[str, str] = field(default_factory=dict)
     staying: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -48,24 +48,33 @@ class TakeoverPlan:
         return [*self.present, *(one.name for one in self.new)]
 
 
-def plan_takeover(state: ClientState, source: Path, others: Iterable[TakeoverPlan] = ()) -> TakeoverPlan:
-    """Compare the servers of a client with the configuration.
+def plan_takeover(
+    state: ClientState,
+    source: Path,
+    configured: Mapping[str, Mapping[str, Any]],
+    others: Iterable[TakeoverPlan] = (),
+) -> TakeoverPlan:
+    """Compare the servers of a client with those that are configured.
 
     `others` are the plans for other clients that are carried out before.
 
     Raises:
-        ConfigError: The configuration cannot be read, or is the file of the client.
+        ConfigError: The configuration is the file of the client.
     """
     if source.exists() and source.resolve() == state.path.resolve():
         raise ConfigError(
             str(source), ["is the configuration of maitred itself; it cannot be its own client"]
         )
-    known = _configured(source) | {one.name: one.entry for plan in others for one in plan.new}
+    known = {**configured, **{one.name: one.entry for plan in others for one in plan.new}}
     by_hash = {reach_hash(entry): name for name, entry in known.items()}
-    new, present, staying = [], [], {}
+    new: list[ClientServer] = []
+    present, staying = dict[str, str](), dict[str, str]()
     for one in state.servers:
-        if reach_hash(one.entry) in by_hash:
-            present.append(one.name)
+        if (there := by_hash.get(reach_hash(one.entry))) is not None:
+            if _is_off(known[there]) and not _is_off(one.entry):
+                staying[one.name] = f"it is switched off in the configuration; `maitred enable {there}` first"
+            else:
+                present[one.name] = there
         elif one.is_shared:
             staying[one.name] = f"others may have written it; `maitred import {one.name}` shows it first"
         elif one.name in known:
@@ -79,13 +88,45 @@ def plan_takeover(state: ClientState, source: Path, others: Iterable[TakeoverPla
     return TakeoverPlan(new=new, present=present, staying={**staying, **reasons})
 
 
-def _configured(source: Path) -> dict[str, Mapping[str, Any]]:
+def _is_off(entry: Mapping[str, Any]) -> bool:
+    return str(entry.get("enabled", "true")).lower() == "false"
+
+
+def configured_servers(source: Path) -> dict[str, Mapping[str, Any]]:
+    """The entries in the configuration, as they are written; none if there is no file.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     if not source.exists():
         return {}
     document = read_document(source, read_text(source))
     servers = document.tree.get(document.servers_key)
     pairs = servers.items() if isinstance(servers, dict) else ()
     return {name: entry for name, entry in pairs if isinstance(entry, dict)}
+
+
+@contextlib.contextmanager
+def configuration_lock(source: Path) -> Iterator[None]:
+    """Keep other maitred processes away from the configuration while several of its changes are made.
+
+    Raises:
+        ConfigError: Another one keeps it for too long, or its folder cannot be made.
+    """
+    folder = source.resolve().parent
+    with contextlib.ExitStack() as stack:
+        with _faults(source):
+            make_folder(folder)
+            stack.enter_context(folder_lock(folder))
+        yield
+
+
+@contextlib.contextmanager
+def _faults(source: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(str(source), [f"the file cannot be changed: {error.strerror}"]) from error
 
 
 def take_over(source: Path, servers: Sequence[ClientServer], *, command: str = "") -> None:
@@ -96,20 +137,26 @@ def take_over(source: Path, servers: Sequence[ClientServer], *, command: str = "
     Raises:
         ConfigError: The configuration cannot be changed; it is then as it was.
     """
-    times = _read_times(source)  # if it cannot be read, nothing is taken over that could not be undone
-    before = source.read_bytes() if source.exists() else None
-    add_servers(source, {one.name: _entry_here(one) for one in servers})
-    for one in servers:
-        for name in set(one.hidden_tools) - {_ALL_TOOLS}:
-            with contextlib.suppress(ConfigError):  # the configuration is in the format of a client
-                change_choices(source, ToolKey(server=one.name, name=name), {"enabled": False})
-    this_time = {
-        "before": None if before is None else base64.b64encode(before).decode("ascii"),
-        "after": _digest(source),
-        "servers": {one.name: reach_hash(one.entry) for one in servers},
-        "command": command,
-    }
-    _write_times(source, [*times[-_MOST_TIMES + 1 :], this_time])
+
+    def edit(text: str) -> str:
+        text = with_servers(source, text, {one.name: _entry_here(one) for one in servers})
+        for one in servers:
+            for name in set(one.hidden_tools) - {_ALL_TOOLS}:
+                with contextlib.suppress(ConfigError):  # the configuration is in the format of a client
+                    key = ToolKey(server=one.name, name=name)
+                    text = with_choices(source, text, key, {"enabled": False})
+        return text
+
+    with configuration_lock(source):
+        times = _read_times(source)  # if it cannot be read, nothing is taken over that could not be undone
+        before, after = rewrite(source, edit, create=True)
+        this_time = {
+            "before": None if before is None else base64.b64encode(before).decode("ascii"),
+            "after": hashlib.sha256(after).hexdigest(),
+            "servers": {one.name: reach_hash(one.entry) for one in servers},
+            "command": command,
+        }
+        _write_times(source, [*times[-_MOST_TIMES + 1 :], this_time])
 
 
 def _entry_here(server: ClientServer) -> Mapping[str, Any]:
@@ -130,11 +177,12 @@ def undo_takeover(source: Path) -> Sequence[str]:
     Raises:
         ConfigError: There is nothing to undo, or the configuration cannot be changed.
     """
-    times = _read_times(source)
-    command = times[-1]["command"] if times else ""
-    gone = list(undo_last_time(source))
-    while command and (times := _read_times(source)) and times[-1]["command"] == command:
-        gone = [*undo_last_time(source), *gone]
+    with configuration_lock(source):
+        times = _read_times(source)
+        command = times[-1]["command"] if times else ""
+        gone = list(undo_last_time(source))
+        while command and (times := _read_times(source)) and times[-1]["command"] == command:
+            gone = [*undo_last_time(source), *gone]
     return gone
 
 
@@ -144,25 +192,31 @@ def undo_last_time(source: Path) -> Sequence[str]:
     Raises:
         ConfigError: As for `undo_takeover`.
     """
-    times = _read_times(source)
-    if not times:
-        raise ConfigError(str(source), ["there is no import to undo"])
-    record = times[-1]
+    with configuration_lock(source):
+        times = _read_times(source)
+        if not times:
+            raise ConfigError("import --undo", [f"there is no import to undo in {source}"])
+        with _faults(source):
+            gone = _undo(source, times[-1])
+        _write_times(source, times[:-1])
+    return gone
+
+
+def _undo(source: Path, record: Mapping[str, Any]) -> Sequence[str]:
     servers: Mapping[str, str] = record["servers"]
-    before = None if record["before"] is None else base64.b64decode(record["before"])
-    gone = [name for name, there in _configured(source).items() if servers.get(name) == reach_hash(there)]
-    if record["after"] != _digest(source):
+    gone = [
+        name for name, there in configured_servers(source).items() if servers.get(name) == reach_hash(there)
+    ]
+    content = source.read_bytes() if source.exists() else None
+    if content is None or record["after"] != hashlib.sha256(content).hexdigest():
         for name in gone:
             remove_server(source, name)
-    elif before is None:
-        with folder_lock(source.resolve().parent):
-            source.unlink(missing_ok=True)
+    elif record["before"] is None:
+        source.unlink()
     else:
-        after = source.read_bytes().decode("utf-8")
-        text = before.decode("utf-8").removeprefix("\ufeff")
-        same = after.removeprefix("\ufeff")
-        rewrite(source, lambda now: text if now == same else now, create=False)
-    _write_times(source, times[:-1])
+        target = source.resolve()
+        if not replace_content(target, content, base64.b64decode(record["before"])):
+            raise ConfigError(str(source), ["another program is changing the file; try again"])
     return gone
 
 
@@ -180,14 +234,4 @@ def _read_times(source: Path) -> Sequence[Mapping[str, Any]]:
 
 
 def _write_times(source: Path, times: Sequence[Mapping[str, Any]]) -> None:
-    target = state_file(source, _SUFFIX)
-    try:
-        make_folder(target.parent)
-        before = target.read_bytes() if target.exists() else None
-        replace_content(target, before, json.dumps(times).encode())
-    except OSError as error:
-        raise ConfigError(str(target), [f"cannot be written: {error.strerror}"]) from error
-
-
-def _digest(source: Path) -> str:
-    return hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else ""
+    rewrite(state_file(source, _SUFFIX), lambda _: json.dumps(times), create=True)

@@ -44,7 +44,12 @@ def without_server(text: str, key: str, name: str) -> str:
             done = one.end
             if text[done:].startswith(("\n", "\r\n")) and re.search(r"(?:^|\n)\r?\n\Z", "".join(parts)):
                 done = text.index("\n", done) + 1  # one of two blank lines around it
-    return "".join([*parts, text[done:]])
+    rest, head = text[done:], "".join(parts)
+    if (
+        done and not rest and (blank := re.search(r"(?<=\n)\r?\n\Z", head))
+    ):  # one that was put before the table
+        head = head[: blank.start()]
+    return head + rest
 
 
 def _statements(text: str) -> Iterator[_Statement]:

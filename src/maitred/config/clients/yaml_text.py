@@ -10,9 +10,9 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-from maitred.config.clients.entries import as_json
 from maitred.config.clients.files import UnusableError
-from maitred.config.edit import Layout, as_yaml, value_end
+from maitred.config.document import as_json
+from maitred.config.edit import Layout, as_yaml, line_end, value_end
 
 _PATH: Final = Path("client.yaml")
 _INDENT: Final = 2
@@ -29,7 +29,7 @@ def with_server(text: str, key: str, name: str, entry: Mapping[str, Any], *, is_
         at = value_end(node.value[-1])
         return f"{text[:at]}, {as_json(item)}{text[at:]}"
     if isinstance(node, SequenceNode) and not node.flow_style:
-        column, at = node.start_mark.column, _line_end(text, value_end(node))
+        column, at = node.start_mark.column, line_end(text, value_end(node))
     else:
         column = _INDENT
         if node is None:
@@ -38,7 +38,7 @@ def with_server(text: str, key: str, name: str, entry: Mapping[str, Any], *, is_
         elif isinstance(node, ScalarNode) or not node.value:  # `null`, `[]` or `{}`
             head = text[: node.start_mark.index].rstrip(" ")
             text = head + text[node.end_mark.index :]
-            at = _line_end(text, len(head))
+            at = line_end(text, len(head))
         else:
             raise UnusableError(f"`{key}` must be a list")
     first, *rest = as_yaml(item)
@@ -62,7 +62,7 @@ def without_server(text: str, key: str, name: str, *, is_list: bool) -> str:
         end = value_end(item) if index or len(items) == 1 else last.start_mark.index
         return text[:start] + text[end:]
     dash = text.rfind("-", 0, item.start_mark.index)
-    start, end = text.rfind("\n", 0, dash) + 1, _line_end(text, value_end(item))
+    start, end = text.rfind("\n", 0, dash) + 1, line_end(text, value_end(item))
     if text[start:dash].strip():
         raise UnusableError("its layout does not allow this change alone; edit it by hand")
     if len(items) > 1:
@@ -85,10 +85,3 @@ def _pair(text: str, key: str) -> tuple[Any, Any]:
 def _name(item: Any) -> str:
     pairs = item.value if isinstance(item, MappingNode) else []
     return next((str(value.value) for name, value in pairs if name.value == "name"), "")
-
-
-def _line_end(text: str, at: int) -> int:
-    """The start of the next line, or the end of a block of text."""
-    if text[at - 1 : at] == "\n":
-        return at
-    return text.find("\n", at) + 1 or len(text)

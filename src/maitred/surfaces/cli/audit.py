@@ -109,9 +109,6 @@ def audit(
         out.note(Text(f"Dropped {count_of(gone, 'line')} {older}."))
 
 
-# --- list -------------------------------------------------------------------------------------------------
-
-
 def _wanted(since: str, principal: str, tool: str) -> Mapping[str, str]:
     return {"since": _moment(since) if since else "", "who": principal, "tool": tool}
 
@@ -164,9 +161,6 @@ def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(visible(str(part)) for part in told)
 
 
-# --- verify -----------------------------------------------------------------------------------------------
-
-
 def _mark(head: str) -> "Mark | None":
     if not head:
         return None
@@ -212,9 +206,6 @@ def _verified(found: "Verification", *, as_json: bool) -> None:
             out.print(Text(f"head: {found.head.text}"))
     if found.faults:
         raise typer.Exit(1)
-
-
-# --- export, prune ----------------------------------------------------------------------------------------
 
 
 async def _export(settings: Settings, viewer: Viewer, target: str, *, as_json: bool) -> None:

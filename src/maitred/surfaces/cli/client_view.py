@@ -4,18 +4,15 @@ The lists and texts are made as for the client itself, from the same entry of `c
 """
 
 import dataclasses
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from rich.text import Text
 
-from maitred.config.clients.connection import ClientState, look_at, own_entry, own_words
-from maitred.config.clients.entries import profile_of_words
+from maitred.config.clients.connection import ClientState, look_at, own_entry, own_profile
+from maitred.config.clients.entries import NAME
 from maitred.config.clients.files import UserMachine
 from maitred.config.clients.table import KnownClient, find_client
 from maitred.config.settings import Settings
@@ -23,6 +20,7 @@ from maitred.disclosure.budget import for_model, from_o200k
 from maitred.errors import ConfigError
 from maitred.model.access import Viewer
 from maitred.surfaces.cli.console import known_gateway, out, print_json, run, visible
+from maitred.surfaces.cli.required_tools import look_for_tools, show_required
 from maitred.wording import count_of
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
@@ -63,6 +61,7 @@ class ClientView:
     answer_tokens: int
     answer_characters: int
     hint: int
+    required: Sequence[Mapping[str, Any]] = ()
 
     @property
     def faults(self) -> Sequence[str]:
@@ -71,7 +70,8 @@ class ClientView:
             return []
         wanted = self.client.traits.deferral.entry
         lacking = [key for key, value in wanted.items() if self.entry.get(key) != value]
-        again = f"`maitred connect {self.client.id}` puts it there"
+        can_be_put = NAME in self.state.own
+        again = f"`maitred connect {self.client.id}` puts it there" if can_be_put else "put it there by hand"
         found = [self.state.fault] if self.state.fault else []
         return found + ([f"the entry lacks {_pairs(wanted)}; {again}"] if self.entry and lacking else [])
 
@@ -87,6 +87,7 @@ class ClientView:
             "faults": list(self.faults),
             "mode": self.mode,
             "tools": list(self.names),
+            "required": list(self.required),
             "shortened": self.shortened,
             "longest_name": max(map(len, self.names), default=0),
             "tokens": self.tokens,
@@ -102,9 +103,15 @@ class ClientView:
 
 
 def show_client(
-    name: str, servers: Sequence[str], settings: Settings, viewer: Viewer, *, as_json: bool
+    name: str,
+    servers: Sequence[str],
+    required: Sequence[str],
+    settings: Settings,
+    viewer: Viewer,
+    *,
+    as_json: bool,
 ) -> None:
-    """Print what a client sees and gets; ends with 1 if its file has a fault.
+    """Print what a client sees and gets; ends with 1 if its file has a fault, or it lacks a required tool.
 
     Raises:
         ConfigError: The client is not known, or servers are named besides.
@@ -115,24 +122,26 @@ def show_client(
 
     async def go() -> ClientView:
         async with known_gateway(settings) as gateway:
-            return await _view(gateway, client, viewer)
+            return await _view(gateway, client, required, viewer)
 
     view = run(go)
     if as_json:
         print_json(view.to_json())
     else:
         _show(view)
-    if view.faults:
+    if view.faults or not all(one["ok"] for one in view.required):
         raise typer.Exit(1)
 
 
-async def _view(gateway: "Gateway", client: KnownClient, viewer: Viewer) -> ClientView:
+async def _view(
+    gateway: "Gateway", client: KnownClient, required: Sequence[str], viewer: Viewer
+) -> ClientView:
     from maitred.catalog.token_count import count_tokens  # noqa: PLC0415  # loads a vocabulary
     from maitred.surfaces.mcp.list_pages import whole_list  # noqa: PLC0415  # imports the gateway
 
     state = _state(client)
     entry = own_entry(state) if state else {}
-    own_name, profile = min(client.names, default=""), profile_of_words(own_words(state)) if state else ""
+    own_name, profile = min(client.names, default=""), own_profile(state) if state else ""
     era = client.traits.eras[0] if client.traits.eras else "handshake"
     within = gateway.within_profile(profile, viewer)
     seen_by = replace(within, surface="mcp", client=own_name, era=era, connection="doctor")
@@ -141,6 +150,7 @@ async def _view(gateway: "Gateway", client: KnownClient, viewer: Viewer) -> Clie
     names = [one["name"] for one in definitions]
     limit = gateway.answer_limit(seen_by)
     family = client.traits.answers.family if client.traits.answers else "gpt"
+    errors = {one.name: one.error for one in gateway.watched_servers(viewer) if one.error}
     key = client.traits.size_hint.key if client.traits.size_hint and client.names else ""
     return ClientView(
         client=client,
@@ -156,13 +166,13 @@ async def _view(gateway: "Gateway", client: KnownClient, viewer: Viewer) -> Clie
         answer_tokens=limit.tokens if limit else gateway.settings.results.max_tokens,
         answer_characters=limit.characters if limit else 0,
         hint=max((one.get("_meta", {}).get(key, 0) for one in definitions), default=0),
+        required=await look_for_tools(gateway, required, errors, seen_by),
     )
 
 
 def _state(client: KnownClient) -> ClientState | None:
-    at = UserMachine(Path.home(), Path.cwd(), os.environ, sys.platform)
     try:
-        return look_at(at, client)
+        return look_at(UserMachine.here(), client)
     except ConfigError:  # it has no such file on this platform
         return None
 
@@ -173,6 +183,7 @@ def _show(view: ClientView) -> None:
         out.print(Text(f"{label:<14}{visible(text)}"))
     for fault in view.faults:
         out.print(Text.assemble(("fault", "red"), f"         {visible(fault)}"))
+    show_required(view.required)
     out.print()
     out.print(Text(view.instructions))
 

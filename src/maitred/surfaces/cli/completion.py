@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from maitred.errors import MaitredError
+from maitred.model.details import DETAILS
 from maitred.surfaces.cli.commands import COMMANDS
 
 if TYPE_CHECKING:  # reading a configuration takes half a second to import
@@ -72,6 +73,11 @@ def complete_pages(incomplete: str) -> list[str]:
 def complete_transports(incomplete: str) -> list[str]:
     """How clients reach the gateway; that of the gateway in the background is not for people."""
     return _beginning(("stdio", "http"), incomplete)
+
+
+def complete_details(incomplete: str) -> list[str]:
+    """Detail levels."""
+    return _beginning(DETAILS, incomplete)
 
 
 def complete_servers(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -260,6 +260,13 @@ def can_ask() -> bool:
     return False
 
 
+def can_ask_to_change() -> bool:
+    """The same before a change; without a terminal it says that nothing was done."""
+    if not (can := can_ask()):
+        out.print("Not a terminal, so nothing was asked and nothing changed: `--yes` does it.")
+    return can
+
+
 def in_json(value: Any, *, indent: int | None = None) -> str:
     """A value as JSON, in which no character deceives."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
@@ -287,6 +294,7 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Configuration file: maitred.yaml or a client's mcpServers JSON."),
 ]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 JsonOption = Annotated[bool, typer.Option("--json", "-j", help="Print JSON for programs.")]
 
 AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name

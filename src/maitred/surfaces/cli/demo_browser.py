@@ -139,9 +139,6 @@ async def _open(path: Path) -> AsyncIterator[_Agent]:
             yield agents[0]
 
 
-# --- a page -----------------------------------------------------------------------------------------------
-
-
 async def _show_page(one: _Agent, origin: str) -> None:
     heading("1. An agent opens a web page, which offers tools")
     await _do(one.client, "chrome__chrome_launch", {"headless": True})
@@ -182,9 +179,6 @@ def _name_of(one: _Agent, tool: str) -> str:
 async def _do(client: "Client", name: str, arguments: Mapping[str, Any]) -> str:
     """Call a tool by the tool that calls all."""
     return await show_call(client, "call_tool", {"name": name, "arguments": arguments})
-
-
-# --- the debugger -----------------------------------------------------------------------------------------
 
 
 async def _show_debugger(one: _Agent, origin: str) -> None:

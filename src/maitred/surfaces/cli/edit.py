@@ -12,6 +12,7 @@ from typing import Final
 import typer
 from rich.text import Text
 
+from maitred.config.document import JSON_SUFFIXES
 from maitred.config.file_rewrite import folder_lock, replace_content
 from maitred.config.load import parse
 from maitred.config.paths import make_folder
@@ -19,7 +20,8 @@ from maitred.errors import ConfigError
 from maitred.surfaces.cli.console import ConfigOption, config_path, err, fail, may_configure, out
 from maitred.wording import count_of
 
-_EMPTY: Final = "servers: {}\n"
+_EMPTY: Final = b"servers: {}\n"
+_EMPTY_JSON: Final = b'{\n  "servers": {}\n}\n'
 _EDITORS: Final = ("VISUAL", "EDITOR")
 _DEFAULT: Final = "notepad" if sys.platform == "win32" else "vi"
 
@@ -38,10 +40,12 @@ def edit(config: ConfigOption = None) -> None:
     path, editor = config_path(config), _editor()
     target = path.resolve()
     before = _content(target)
-    copy = _copied(target, before if before is not None else _EMPTY.encode())
+    empty = _EMPTY_JSON if path.suffix in JSON_SUFFIXES else _EMPTY
+    begun = empty if before is None else before
+    copy = _copied(target, begun)
     try:
         after = _edited(copy, path, editor)
-        if after is None or after == (before if before is not None else _EMPTY.encode()):
+        if after == begun:
             copy.unlink()
             out.note("Nothing was changed.")
             return
@@ -82,11 +86,11 @@ def _copied(target: Path, content: bytes) -> Path:
     return Path(name)
 
 
-def _edited(copy: Path, path: Path, editor: Sequence[str]) -> bytes | None:
-    """What the user wrote, once it is right; `None` if the user gives up.
+def _edited(copy: Path, path: Path, editor: Sequence[str]) -> bytes:
+    """What the user wrote, once it is right; ends the command if the user gives up.
 
     Raises:
-        ConfigError: It has faults, and there is no terminal to ask at, or the editor cannot be run.
+        ConfigError: The editor cannot be run, or left nothing.
     """
     before = copy.read_bytes()
     while True:

@@ -246,9 +246,6 @@ async def _check(settings: Settings, server: str, viewer: Viewer) -> "SelfCheck"
             return await check(gateway, viewer, server, advance)
 
 
-# --- tables -----------------------------------------------------------------------------------------------
-
-
 def _check_tables(found: "SelfCheck") -> list[PlainTable]:
     tables = []
     if found.hard:

@@ -136,9 +136,6 @@ def _plain(found: Evaluation, gains: Mapping[str, Interval]) -> dict[str, Any]:
     return {**figures, "against": {name: asdict(gain) for name, gain in gains.items()}}
 
 
-# --- table ------------------------------------------------------------------------------------------------
-
-
 def _table(found: Evaluation, gains: Mapping[str, Interval], title: str) -> PlainTable:
     rows = [*_quality_rows(found.quality, gains), *_silence_rows(found.silence, ""), *_cost_rows(found.cost)]
     if found.removal:

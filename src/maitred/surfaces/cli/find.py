@@ -25,6 +25,7 @@ from maitred.surfaces.cli.console import (
     err,
     out,
     print_json,
+    remember,
     run,
     visible,
 )
@@ -151,7 +152,7 @@ def _fetched(settings: Settings) -> "ServerList":
             )
         )
     now = datetime.now(UTC)
-    write_copy(_copy_path(settings), url, items, now)
+    remember(lambda: write_copy(_copy_path(settings), url, items, now))
     return ServerList(items=items, fetched_at=now)
 
 
@@ -175,9 +176,6 @@ def _age(known: "ServerList") -> str:
             return "The list bears a date of the future; --refresh fetches it again."
         age = count_of(int(seconds // (24 * _HOUR_S)), "day")
     return f"The list is {age} old; --refresh fetches it again."
-
-
-# --- what is shown ------------------------------------------------------------------------------------------
 
 
 def shorten_line(text: str, most: int = _LONGEST) -> str:

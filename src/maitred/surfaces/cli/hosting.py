@@ -20,7 +20,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, StoreError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
-from maitred.surfaces.cli.app import app
+from maitred.surfaces.cli.app import USAGE_ERROR, app
 from maitred.surfaces.cli.console import fail
 from maitred.surfaces.cli.hosted_command import ElsewhereError, HostedCommand, OutputStream, host_command
 from maitred.surfaces.cli.logs import uncaught_text
@@ -30,8 +30,6 @@ from maitred.surfaces.daemon.command_server import CommandRequest, CommandStream
 log = structlog.get_logger(__name__)
 
 _MOST_AT_ONCE: Final = 32
-_USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]
-"""The error for words that the parser does not take; its module depends on the version of Typer."""
 
 
 class CommandHost:
@@ -98,7 +96,7 @@ def _run(command: HostedCommand, words: list[str]) -> int | str:
         return _exit_code(words)
     except ElsewhereError as error:
         return str(error)
-    except _USAGE_ERROR:
+    except USAGE_ERROR:
         return "its words are not understood"
     except MaitredError as error:
         return fail(error).exit_code

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from maitred.config.clients.connection import owed_servers
 from maitred.config.clients.discovery import ClientServer, ImportedServers, discover
 from maitred.config.clients.table import CLIENT_IDS
 from maitred.config.clients.takeover import forget_declined, take_over, undo_takeover
@@ -73,7 +74,7 @@ def import_servers(
     may_configure(config)
     path = config_path(config)
     if undo:
-        _undo(path, as_json=as_json)
+        _undo(path, {"NAMES": names, "--client": client, "--file": file, "--yes": yes}, as_json=as_json)
         return
     looked = _Looked(
         found=_discovered(client or CLIENT_IDS, file),
@@ -94,13 +95,23 @@ def import_servers(
         _tell(chosen, path, config)
 
 
-def _undo(path: Path, *, as_json: bool) -> None:
+def _undo(path: Path, others: Mapping[str, Any], *, as_json: bool) -> None:
+    """Undo the last import, and name the servers that are in no file then; no other option goes with it."""
+    if given := [option for option, value in others.items() if value]:
+        raise ConfigError(
+            ", ".join(given), ["does not go with --undo, which undoes the last import as a whole"]
+        )
     undone = undo_takeover(path)
+    owed = {client: [name for name in names if name in undone] for client, names in owed_servers().items()}
     if as_json:
         print_json({"removed": list(undone)})
-        return
-    gone = ", ".join(map(visible, undone)) or "no server any more"
-    out.note(Text(f"Took {gone} out of {path} again."))
+    else:
+        gone = ", ".join(map(visible, undone)) or "no server any more"
+        out.note(Text(f"Took {gone} out of {path} again."))
+    for client, names in owed.items():
+        if names:
+            gave_up = f"{client} gave up {', '.join(map(visible, names))}, which no file has now"
+            err.print(Text(f"{gave_up}: `maitred disconnect {client}` puts it back.", style="yellow"))
 
 
 def _named_or_chosen(

@@ -107,7 +107,7 @@ class _ParameterQuestion:
         by_text = {_shown(choice): choice for choice in choices}
         if typed in by_text:
             return by_text[typed]
-        if choices and typed.isdigit() and 0 < int(typed) <= len(choices):
+        if choices and typed.isdecimal() and 0 < int(typed) <= len(choices):
             return choices[int(typed) - 1]
         if _is_text(schema):
             return typed
@@ -115,7 +115,7 @@ class _ParameterQuestion:
             return typed.lower().startswith("y")
         try:
             return json.loads(typed)
-        except ValueError:
+        except (ValueError, RecursionError):
             return typed
 
     def _fits(self, value: Any) -> bool:
@@ -136,19 +136,19 @@ def _resolved(start: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """A schema with its local references followed, as far as a question needs it."""
     schema: Mapping[str, Any] = start if isinstance(start, Mapping) else {}
     for _ in range(_FOLLOWED):
-        reference = schema.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#/"):
+        reference, choices = schema.get("$ref"), schema.get("anyOf")
+        target: Any = None
+        beside = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf")}
+        if isinstance(reference, str) and reference.startswith("#/"):
+            target, beside = root, {key: value for key, value in schema.items() if key != "$ref"}
+            for part in reference.removeprefix("#/").split("/"):
+                target = target.get(part) if isinstance(target, Mapping) else None
+        elif isinstance(choices, list) and "type" not in schema:  # as Pydantic writes what may be left out
+            variants = [one for one in choices if isinstance(one, Mapping) and one.get("type") != "null"]
+            target = variants[0] if len(variants) == 1 else None
+        if not isinstance(target, Mapping):
             break
-        target: Any = root
-        for part in reference.removeprefix("#/").split("/"):
-            target = target.get(part) if isinstance(target, Mapping) else None
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**target, **beside} if isinstance(target, Mapping) else beside
-    variants = [
-        one for one in schema.get("anyOf") or () if isinstance(one, Mapping) and one.get("type") != "null"
-    ]
-    if len(variants) == 1 and "type" not in schema:  # as Pydantic writes what may be left out
-        return {**_resolved(variants[0], root), **schema}
+        schema = {**target, **beside}
     return schema
 
 
@@ -168,7 +168,10 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _is_text(schema: Mapping[str, Any]) -> bool:
-    return schema.get("type") == "string"
+    kind = schema.get("type")
+    return kind == "string" or (
+        isinstance(kind, list) and [one for one in kind if one != "null"] == ["string"]
+    )
 
 
 def _shown(value: Any) -> str:

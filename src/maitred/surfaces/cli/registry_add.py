@@ -8,7 +8,8 @@ keyring, and the configuration gets a reference to it. What was added is tried a
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -40,6 +41,8 @@ REGISTRY: Final = "registry"
 _MOST_SHOWN: Final = 2_000
 """Characters of a line of a proposal or of a finding; what a registry wrote may have any length."""
 _LONGEST_KEY: Final = 40
+_WRITTEN_OUT: Final = "SECRET_THAT_IS_WRITTEN_OUT"
+"""A variable in the manifest that the checks see, in place of such a secret."""
 _NO_KEY: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -150,20 +153,16 @@ def _add(config: Path | None, wishes: Wishes) -> None:
         proposal.show(decision)
     if decision.outcome == "refused":
         raise typer.Exit(2)
-    if not _agreed(decision, settings, wishes):
+    if not _agreed(decision, settings, wishes, registers=proposal.registers):
         out.note("Nothing was added.")
         return
-    for name, value in secrets.items():
-        _keep(name, value)
-    proposal.write(settings, viewer)
+    with _keeping(secrets):
+        proposal.write(settings, viewer)
     if wishes.tries and not proposal.registers:
         trial = try_server(config, key)
         show_trial(trial)
         if trial.error:
             raise typer.Exit(1)
-
-
-# --- what is added ------------------------------------------------------------------------------------------
 
 
 def _entry(settings: Settings, wishes: Wishes) -> "RegistryEntry":
@@ -217,9 +216,6 @@ def _key_of(name: str) -> str:
     return _NO_KEY.sub("-", name.rpartition("/")[2].lower()).strip("-")[:_LONGEST_KEY].strip("-") or "server"
 
 
-# --- what it needs ------------------------------------------------------------------------------------------
-
-
 class _ValueCollector:
     """Collects what a launch needs: from the command line, else from the person, else it is a fault."""
 
@@ -259,11 +255,10 @@ class _ValueCollector:
         return self._answers, self._secrets
 
     def _answer(self, one: "ValueQuestion", pairs: Mapping[str, str], option: str) -> None:
-        from maitred.registry.proposal import GivenValue, value_of  # noqa: PLC0415  # with the others of its kind
+        from maitred.registry.proposal import value_of  # noqa: PLC0415  # with the others of its kind
 
         if one.name in pairs:
-            text = pairs[one.name]
-            answer = GivenValue(text=text, is_raw="${" in text)
+            answer = value_of(pairs[one.name])
         elif not is_needed(one.input):
             return
         elif not self._wishes.asks:
@@ -283,10 +278,10 @@ class _ValueCollector:
         """What the person types; a secret does not show."""
         if one.input.choices:
             out.print(Text(f"  one of {', '.join(shorten_line(choice, 40) for choice in one.input.choices)}"))
-        if one.input.description:
-            out.print(Text(f"  {shorten_line(one.input.description)}"))
         title = shorten_line(one.name, 60) + (" (secret, not shown)" if one.input.is_secret else "")
-        return str(typer.prompt(title, hide_input=one.input.is_secret))
+        while not (typed := typer.prompt(title, "", hide_input=one.input.is_secret, show_default=False)):
+            out.print("  It is needed. Ctrl-C ends, and adds nothing.")
+        return str(typed)
 
     def _without_secret(self, one: "ValueQuestion", answer: "GivenValue") -> "GivenValue":
         """The answer itself, or for a secret a reference to where it is kept."""
@@ -297,8 +292,18 @@ class _ValueCollector:
         if self._wishes.writes_secrets:
             return answer
         name = f"{self._key}/{re.sub('[^A-Za-z0-9_.-]+', '-', one.name).strip('-.') or 'SECRET'}"
-        asks = self._wishes.asks
-        if not asks or (_has_keyring() and typer.confirm(f"Keep it in the keyring as {name}?", default=True)):
+        is_other = _kept_value(name) not in (None, answer.text)
+        if not self._wishes.asks and is_other:
+            self._faults.append(
+                f"the keyring has another secret {name} already; choose another name with --as"
+            )
+            return answer
+        question = (
+            f"The keyring has another secret {name}. Replace it?"
+            if is_other
+            else f"Keep it in the keyring as {name}?"
+        )
+        if not self._wishes.asks or (_has_keyring() and typer.confirm(question, default=not is_other)):
             self._secrets[name] = answer.text
             return GivenValue(text=f"${{keyring:{name}}}", is_raw=True)
         if typer.confirm("Write it into the configuration file, as it is?", default=False):
@@ -318,6 +323,31 @@ def _has_keyring() -> bool:
     return True
 
 
+def _kept_value(name: str) -> str | None:
+    """The secret of this name in the keyring; `None` if it has none, or cannot be read."""
+    try:
+        return SecretStore().read(name)
+    except SecretStoreError:
+        return None
+
+
+@contextmanager
+def _keeping(secrets: Mapping[str, str]) -> Iterator[None]:
+    """Keep the secrets of a server; those that were not there do not stay if it is not added."""
+    with ExitStack() as undo:
+        for name, value in secrets.items():
+            if _kept_value(name) is None:
+                undo.callback(_forget, name)
+            _keep(name, value)
+        yield
+        undo.pop_all()
+
+
+def _forget(name: str) -> None:
+    with suppress(SecretStoreError, ConfigError):
+        SecretStore().remove(name)
+
+
 def _keep(name: str, value: str) -> None:
     try:
         title = SecretStore().write(name, value)
@@ -325,9 +355,6 @@ def _keep(name: str, value: str) -> None:
         hint = "give `${VARIABLE}` instead, or --write-secrets"
         raise ConfigError("add --from registry", [f"{name} cannot be kept: {error}; or {hint}"]) from error
     out.note(Text(f"Kept {name} in the keyring ({title})."))
-
-
-# --- the checks, and writing --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,7 +384,7 @@ class _Proposal:
 
         own = as_entry(launch, answers)
         plain = {
-            one.key: GivenValue(text="${SECRET}", is_raw=True)
+            one.key: GivenValue(text=f"${{{_WRITTEN_OUT}}}", is_raw=True)
             for one in questions(launch)
             if one.input.is_secret and one.key in answers and not answers[one.key].is_raw
         }
@@ -393,9 +420,14 @@ class _Proposal:
         for note in self.notes:
             to.print(Text(f"  - {shorten_line(note)}", style="yellow"))
         for finding in decision.findings:
-            is_own = finding.severity == "ask" and not self.registers  # the entry is of the operator's own
+            is_own = finding.severity == "ask" and not self.registers  # it is an entry of the operator
             fix = "you approve that by adding it" if is_own else finding.fix
-            said = str(replace(finding, file="manifest", line=0, fix=fix))
+            reason = (
+                "is written into the configuration, as it is"
+                if _WRITTEN_OUT in finding.reason
+                else finding.reason
+            )
+            said = str(replace(finding, file="manifest", line=0, fix=fix, reason=reason))
             to.print(Text(f"  {visible(shorten_middle(said, _MOST_SHOWN))}"))
 
     def write(self, settings: Settings, viewer: Viewer) -> None:
@@ -444,9 +476,9 @@ def _checked(settings: Settings, proposal: _Proposal, viewer: Viewer) -> "Decisi
     return replace(decision, layers=(*decision.layers, LayerReport(layer="texts", findings=findings)))
 
 
-def _agreed(decision: "Decision", settings: Settings, wishes: Wishes) -> bool:
+def _agreed(decision: "Decision", settings: Settings, wishes: Wishes, *, registers: bool) -> bool:
     """Whether the person wants it, and may decide what the layers ask a person."""
-    if not wishes.registers and decision.outcome == "needs approval":
+    if not registers and decision.outcome == "needs approval":
         acting(settings, "approve")
     if wishes.yes:
         return True

@@ -3,7 +3,6 @@
 No command prints a secret. A configuration uses one as `${keyring:NAME}`.
 """
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from maitred.config.interpolate import names_in, texts_in
 from maitred.config.load import load
 from maitred.config.secret_store import LONGEST_SECRET, SecretStore, SecretStoreError, check_name
 from maitred.errors import ConfigError
@@ -25,8 +25,6 @@ from maitred.surfaces.cli.console import (
     print_json,
     print_table,
 )
-
-_REFERENCE = re.compile(r"\$\{keyring:([^{}:]+)")
 
 secret_app = typer.Typer(
     help="Keep secrets in the keyring of the system, list their names, remove them.",
@@ -61,15 +59,15 @@ def set_secret(name: NameArgument, config: ConfigOption = None, as_json: JsonOpt
 
 @secret_app.command("list")
 def list_secrets(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the names of the secrets, and which servers of the configuration use them."""
+    """List the names of the secrets, and what uses each."""
     may_configure(config)
-    users = _servers_by_secret(config_path(config))
+    users = _users_by_secret(config_path(config))
     try:
         names = SecretStore().names()
     except SecretStoreError as error:
         raise ConfigError("secret", [str(error)]) from error
     if as_json:
-        print_json({"secrets": [{"name": name, "servers": users.get(name, [])} for name in names]})
+        print_json({"secrets": [{"name": name, "used_by": users.get(name, [])} for name in names]})
         return
     if not names:
         out.print("There are none. `maitred secret set NAME` keeps one.")
@@ -87,9 +85,9 @@ def remove(name: NameArgument, config: ConfigOption = None, as_json: JsonOption 
         SecretStore().remove(name)
     except SecretStoreError as error:
         raise ConfigError("secret", [str(error)]) from error
-    used = _servers_by_secret(config_path(config)).get(name, ())
+    used = _users_by_secret(config_path(config)).get(name, ())
     if as_json:
-        print_json({"name": name, "servers": used})
+        print_json({"name": name, "used_by": list(used)})
         return
     remark = f" It is still used by {', '.join(used)}." if used else ""
     out.note(Text(f"Removed {name} from the keyring.{remark}"))
@@ -103,15 +101,15 @@ def _value(name: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def _servers_by_secret(path: Path) -> Mapping[str, Sequence[str]]:
-    """The servers that use each secret, as far as the configuration can be read."""
+def _users_by_secret(path: Path) -> Mapping[str, Sequence[str]]:
+    """The servers and other settings that use each secret, as far as the configuration can be read."""
     try:
-        servers = load(path).servers if path.exists() else {}
+        settings = load(path) if path.exists() else None
     except ConfigError:  # its faults are the matter of other commands
         return {}
     found: dict[str, list[str]] = {}
-    for server, spec in servers.items():
-        texts = (spec.command, *spec.args, *spec.env.values(), spec.cwd, spec.url, *spec.headers.values())
-        for name in dict.fromkeys(_REFERENCE.findall(" ".join(texts))):
-            found.setdefault(name, []).append(server)
-    return found
+    for keys, text in texts_in(settings):
+        user = keys[1] if keys[0] == "servers" else ".".join(keys)
+        for name in names_in(text, "keyring"):
+            found.setdefault(name, []).append(user)
+    return {name: list(dict.fromkeys(users)) for name, users in found.items()}

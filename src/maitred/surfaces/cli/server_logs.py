@@ -108,9 +108,6 @@ def _print(lines: Sequence[str], server: str, *, follow: bool, as_json: bool) ->
         print_answer("\n".join(lines))
 
 
-# --- a server ---------------------------------------------------------------------------------------------
-
-
 async def _later(
     gateway: "Gateway", server: str, viewer: Viewer, written: Sequence[str]
 ) -> AsyncIterator[str]:
@@ -149,16 +146,15 @@ def added_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:
     return now
 
 
-# --- the gateway ------------------------------------------------------------------------------------------
-
-
 def _show_own(settings: Settings, most: int, *, follow: bool, as_json: bool) -> None:
     try:
         address = address_of(own_path(settings.source))
         path, lives = log_path(address), any(one.is_daemon and one.lives() for one in address.seats())
     except OSError as error:
         raise DaemonError(f"the log cannot be looked for: {error}") from error
-    written = [*_lines_of(path.with_name(f"{path.name}.1")), *_lines_of(path)]
+    data = _data(path)
+    end = data.rfind(b"\n") + 1 if follow else len(data)  # an unfinished line is followed as a whole
+    written = [*_lines(_data(path.with_name(f"{path.name}.1"))), *_lines(data[:end])]
     if not written and not follow and not as_json:
         err.print(Text(f"No gateway in the background has written a line into {path}."))
         return
@@ -169,27 +165,31 @@ def _show_own(settings: Settings, most: int, *, follow: bool, as_json: bool) -> 
         err.print(Text(f"No gateway runs in the background now: {before}the lines of the next one follow."))
 
     async def go() -> None:
-        async for line in _appended(path):
+        async for line in _appended(path, end):
             _print([line], "", follow=True, as_json=as_json)
 
     if follow:
         run(go)
 
 
-def _lines_of(path: Path) -> Sequence[str]:
+def _data(path: Path) -> bytes:
     try:
-        return _text(path.read_bytes()).splitlines()
+        return path.read_bytes()
     except OSError:
-        return ()
+        return b""
+
+
+def _lines(data: bytes) -> Sequence[str]:
+    return _text(data).splitlines()
 
 
 def _text(data: bytes) -> str:
     return redact(data.decode("utf-8", "replace"))
 
 
-async def _appended(path: Path) -> AsyncIterator[str]:
-    """The lines that are appended to a file from now on; it may be cut off, or not be there yet."""
-    at, rest = await anyio.to_thread.run_sync(_size, path), b""
+async def _appended(path: Path, at: int) -> AsyncIterator[str]:
+    """The lines that a file has or gets behind an offset; it may be cut off, or not be there yet."""
+    rest = b""
     while True:
         await anyio.sleep(_LOOK_S)
         data, at = await anyio.to_thread.run_sync(_read_from, path, at)

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -17,13 +18,15 @@ import typer
 from rich.text import Text
 
 from maitred.config.clients.entries import start_command
-from maitred.config.interpolate import references
-from maitred.config.paths import make_folder
+from maitred.config.file_rewrite import rewrite
+from maitred.config.interpolate import names_in, texts_in
 from maitred.errors import ConfigError
 from maitred.installation import find_installation, in_shell
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
+    YesOption,
+    can_ask_to_change,
     config_path,
     may_configure,
     out,
@@ -33,7 +36,6 @@ from maitred.surfaces.cli.console import (
 )
 from maitred.surfaces.service_files import LABEL, MARK, UNIT_NAME, launchd_agent, systemd_unit
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")]
 Words = Sequence[str]
 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -85,8 +87,7 @@ def install(
         show(Text(f"{line}\n"))
     if not _agreed("Write this?", yes=yes):
         return
-    make_folder(manager.path.parent)
-    manager.path.write_text(text, encoding="utf-8")
+    rewrite(manager.path, lambda _: text, create=True)
     out.note(Text(f"Written: {manager.path}"))
     _do(manager.start, "To start it now, and at each login:", runs=start)
 
@@ -98,14 +99,19 @@ def uninstall(
     """Remove the file of the service. It stops nothing without `--stop`."""
     may_configure(None)
     manager = _manager()
-    if not manager.path.exists():
+    if _content(manager) is None:
         out.print(Text(f"There is no {manager.path}."))
         return
     _check_owner(manager)
     if not _agreed(f"Remove {manager.path}?", yes=yes):
         return
-    _do(manager.stop, "It may still run. To stop it:", runs=stop)
-    manager.path.unlink()
+    try:
+        _do(manager.stop, "It may still run. To stop it:", runs=stop)
+    except ConfigError as error:
+        stays = f"{manager.path} stays; without --stop it is removed, whether the service runs or not"
+        raise ConfigError(error.source, [*error.faults, stays]) from None
+    with _faults(manager):
+        manager.path.unlink()
     out.note(Text(f"Removed: {manager.path}"))
 
 
@@ -113,10 +119,12 @@ def uninstall(
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Say whether the file of the service is there, is what `install` would write, and runs."""
     manager, source = _manager(), config_path(config).absolute()
-    is_there = manager.path.exists()
-    is_current = is_there and manager.path.read_text(encoding="utf-8") == _file(
-        manager, source, settings_of(config)
-    )
+    content, fault = _content(manager), ""
+    is_there = content is not None
+    try:
+        is_current: bool | None = content == _file(manager, source, settings_of(config))
+    except ConfigError as error:
+        is_current, fault = None, str(error)
     runs = _runs(manager)
     if as_json:
         print_json({
@@ -128,7 +136,13 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         out.print(Text(f"Not installed: there is no {manager.path}. `maitred service install` writes it."))
         return
     out.print(Text(f"Installed: {manager.path}"))
-    if not is_current:
+    if is_current is None:
+        out.print(
+            Text(
+                f"It cannot be compared with what `maitred service install` would write now: {visible(fault)}"
+            )
+        )
+    elif not is_current:
         out.print(Text("It differs from what `maitred service install` would write now."))
     out.print(
         Text({True: "It runs.", False: "It does not run.", None: f"{manager.name} cannot be asked."}[runs])
@@ -179,19 +193,38 @@ def _variables_file(source: Path) -> Path:
     return source.with_name("service.env")
 
 
+@contextmanager
+def _faults(manager: _Manager) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(str(manager.path), [f"cannot be read or changed: {error.strerror}"]) from error
+
+
+def _content(manager: _Manager) -> str | None:
+    """The text of the file of the service; `None` if there is none.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    with _faults(manager):
+        return manager.path.read_text(encoding="utf-8", errors="replace") if manager.path.exists() else None
+
+
 def _check_owner(manager: _Manager) -> None:
     """Refuse to touch a file that another program or a person wrote.
 
     Raises:
-        ConfigError: There is one.
+        ConfigError: There is one, or it cannot be read.
     """
-    if manager.path.exists() and MARK not in manager.path.read_text(encoding="utf-8", errors="replace"):
+    if MARK not in (_content(manager) or MARK):
         raise ConfigError(str(manager.path), ["was not written by maitred; remove it, or keep it as it is"])
 
 
 def _missing(manager: _Manager, source: Path, settings: Any) -> Iterator[str]:
     """Name the variables that the configuration refers to: their values are secrets more often than not."""
-    names = sorted(set(_variables(settings)))
+    found = {name for _, text in texts_in(settings) for name in names_in(text, "env")}
+    names = sorted(name for name in found if name.isidentifier())
     if names:
         place = f"in {_variables_file(source)}" if manager.name == "systemd" else "by `${file:…}` instead"
         listed = ", ".join(map(visible, names))
@@ -200,26 +233,8 @@ def _missing(manager: _Manager, source: Path, settings: Any) -> Iterator[str]:
         yield "uvx downloads what it runs when its cache was emptied; `uv tool install` keeps it."
 
 
-def _variables(value: Any) -> list[str]:
-    """The names of all variables to which the texts of a configuration refer."""
-    if isinstance(value, str):
-        return [name for name in references(value) if name.isidentifier()]
-    if is_dataclass(value):
-        return [name for field in fields(value) for name in _variables(getattr(value, field.name))]
-    if isinstance(value, dict):
-        return [name for item in value.values() for name in _variables(item)]
-    if isinstance(value, list | tuple | set | frozenset):
-        return [name for item in value for name in _variables(item)]
-    return []
-
-
 def _agreed(question: str, *, yes: bool) -> bool:
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        out.print("Not a terminal, so nothing was asked and nothing written: `--yes` writes.")
-        return False
-    return typer.confirm(question, default=False)
+    return yes or (can_ask_to_change() and typer.confirm(question, default=False))
 
 
 def _do(commands: Sequence[Words], say: str, *, runs: bool) -> None:

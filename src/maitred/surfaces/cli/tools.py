@@ -1,10 +1,11 @@
 """`maitred search`, `info` and `call`: the actions of an agent, by hand."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import SearchAnswer
@@ -12,7 +13,7 @@ from maitred.errors import ConfigError
 from maitred.model.access import Viewer
 from maitred.model.details import DETAILS, Detail
 from maitred.model.tools import Tool, ToolCall
-from maitred.surfaces.cli.completion import complete_tools
+from maitred.surfaces.cli.completion import complete_details, complete_tools
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -37,13 +38,20 @@ from maitred.surfaces.cli.filters import (
 from maitred.surfaces.cli.options import category_option, server_option
 from maitred.surfaces.cli.questions import ask_arguments, confirm_call
 from maitred.surfaces.cli.verbosity import VERBOSITY
-from maitred.wording import one_of, quote_input
+from maitred.wording import did_you_mean, one_of, quote_input
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
 
 DetailOption = Annotated[
-    str, typer.Option("--detail", "-d", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
+    str,
+    typer.Option(
+        "--detail",
+        "-d",
+        metavar="LEVEL",
+        help=f"How much of each tool: {one_of([*DETAILS])}.",
+        autocompletion=complete_details,
+    ),
 ]
 InteractiveOption = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask for each argument that is not given.")
@@ -193,6 +201,7 @@ def call(
             published = await _published(gateway, name, viewer)
             schema = gateway.schema_of(published, viewer) or {}
             given = _parse_object(written) | _parse_pairs(values or [], schema) if asked is None else asked
+            _warn_of_strange(given, schema)
             call = ToolCall(name=published, arguments=given)
             async with show_wait(f"calling {visible(published)}"):
                 return await gateway.call(call, viewer=viewer, read_only=read_only)
@@ -271,6 +280,22 @@ def _parse_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, A
         except ValueError:
             arguments[key] = value
     return arguments
+
+
+def _warn_of_strange(arguments: Iterable[str], schema: Mapping[str, Any]) -> None:
+    """Name arguments that the schema neither has nor speaks of: a server may take no notice of them."""
+    properties = schema.get("properties")
+    if (
+        not isinstance(properties, Mapping)
+        or "additionalProperties" in schema
+        or "patternProperties" in schema
+    ):
+        return
+    for name in arguments:
+        if name not in properties:
+            hint = did_you_mean(name, properties, otherwise="`maitred info` shows those that it has")
+            text = f"the tool has no argument {quote_input(name)}; {visible(hint)}"
+            err.print(Text.assemble(("warning: ", "yellow"), text))
 
 
 def _readable(result: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,8 @@ _OFF: Final = (
     "names no index, so nothing was asked: set it to the page of maitred on an index that you trust"
     " (`maitred docs install`)"
 )
-_OWN: Final = re.match(r"[\d.]+\d(?:\.post\d+)?", __version__)
+_OWN: Final = re.compile(r"([\d.]+\d(?:\.post\d+)?)([^+]*)")
+"""A version, and what makes it a pre-release of it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -44,9 +45,7 @@ def upgrade(
         if not settings.upgrade.url:
             raise ConfigError("upgrade.url", [_OFF])
         found = run(lambda: newest_release(settings.upgrade.url))
-    own = version_key(_OWN[0]) if _OWN else None
-    key = version_key(found.version) if found else None
-    is_newer = key is not None and (own is None or key > own)
+    is_newer = found is not None and _is_newer(found.version)
     command = here.upgrade_command(found.url if found and is_newer else _NEW_WHEEL)
     if as_json:
         newest = found.version if found else None
@@ -64,3 +63,14 @@ def upgrade(
     else:
         out.print(Text(f"With the file or the address of a newer wheel as {_NEW_WHEEL}:"))
     out.print(Text(f"    {visible(command)}"))
+    if not here.is_lasting:
+        out.print("Then `maitred connect` once more: the entries of clients name the wheel of today.")
+
+
+def _is_newer(version: str) -> bool:
+    """Whether a release is newer than what runs; a pre-release is older than its release."""
+    own, key = _OWN.match(__version__), version_key(version)
+    own_key = version_key(own[1]) if own else None
+    if key is None or own is None or own_key is None:
+        return key is not None
+    return key > own_key or (key == own_key and bool(own[2]))
