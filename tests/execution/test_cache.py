@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.catalog.makers import FACTS, one
 
 from maitred.calls.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached
-from maitred.errors import ServerUnavailableError
+from maitred.errors import ServerUnavailableError, StoreAwayError
 from maitred.model.servers import ServerRecord
+from maitred.storage.shared_state import MemoryState
 
 pytestmark = pytest.mark.anyio
 
@@ -388,3 +389,58 @@ def test_a_kept_answer_says_so_to_clients_and_to_models(content: Any) -> None:
     assert marked["structuredContent"] == {"a": 1}
     assert mark_cached(marked) == marked
     assert result["_meta"] == {"other": 1}
+
+
+class StoreThatGoes(MemoryState):
+    """A store of two gateways, that is away at times."""
+
+    is_shared = True
+    is_away = False
+
+    async def get(self, key: str) -> bytes | None:
+        self._check()
+        return await super().get(key)
+
+    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
+        self._check()
+        await super().put(key, value, ttl_s)
+
+    def _check(self) -> None:
+        if self.is_away:
+            raise StoreAwayError("store", "it is away")
+
+    def lose_all(self) -> None:
+        self._values.clear()
+
+    def come_back(self) -> None:
+        self.is_away = False
+        self._reset()
+
+
+@pytest.mark.parametrize("is_seen_by_the_other", [True, False])
+async def test_a_change_while_the_shared_store_is_away_ends_old_answers_once_it_is_back(
+    is_seen_by_the_other: bool,
+) -> None:
+    """At the gateway that changed the server, and at the other one, at the latest after its next call."""
+    store = StoreThatGoes()
+    one, other = (ResultCache(max_bytes=10_000, state=store) for _ in range(2))
+    assert await other.get_or_call(KEY, 60, answering(texts("old"))) == (texts("old"), False)
+    store.is_away = True
+    await one.changed("s")
+    if is_seen_by_the_other:
+        store.come_back()
+    else:
+        store.is_away = False
+        await one.get_or_call(replace(KEY, tool="u"), 60, answering(texts("other")))
+    for cache in (other, one):
+        answer, _ = await cache.get_or_call(KEY, 60, answering(texts("new")))
+        assert answer == texts("new")
+
+
+async def test_a_store_that_comes_back_empty_brings_no_old_answer_back() -> None:
+    store = StoreThatGoes()
+    one, other = (ResultCache(max_bytes=10_000, state=store) for _ in range(2))
+    assert await other.get_or_call(KEY, 60, answering(texts("old"))) == (texts("old"), False)
+    await one.changed("s")
+    store.lose_all()
+    assert await other.get_or_call(KEY, 60, answering(texts("new"))) == (texts("new"), False)

@@ -9,6 +9,7 @@ import pytest
 from tests.replicas.conftest import OpenReplica, OwnReplica
 from tests.replicas.test_forwarding import know_each_other
 
+from maitred.model.replicas import LEASE_S
 from maitred.replicas import membership
 from maitred.replicas.ownership import NotOwnerError, Ownership
 from maitred.storage.database import DriverConnection
@@ -81,7 +82,7 @@ async def test_after_an_outage_the_first_that_is_back_takes_nothing_from_others(
         await first.claim("x")
         gone: list[frozenset[str]] = []
         two.replicas.membership.on_gone.append(gone.append)
-        monkeypatch.setattr(membership, "_now", later_by(membership.LEASE_S, membership._now))
+        monkeypatch.setattr(membership, "_now", later_by(LEASE_S, membership._now))
         await end_leases(one)
         await renew(two)
         assert gone == []

@@ -16,6 +16,7 @@ class Hearer:
     """What one process, or who listens at the store itself, hears; a text `fault` cannot be understood."""
 
     def __init__(self, state: MemoryState | SealedState) -> None:
+        self.state = state
         self.messages: list[str] = []
         state.listen(self.heard, self.reset)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -22,9 +22,10 @@ from maitred.config.load import parse
 from maitred.config.settings import Admission, Catalog, ExemptionEntry, Settings
 from maitred.errors import ConfigError, MaitredError
 from maitred.gateway import Gateway
-from maitred.model.access import LOCAL_USER
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
-from maitred.surfaces.kubernetes.cluster_api import describe_cluster
+from maitred.surfaces.kubernetes import server_watch
+from maitred.surfaces.kubernetes.cluster_api import ClusterApi, describe_cluster
 from maitred.surfaces.kubernetes.server_watch import follow_mcp_servers
 from maitred.wiring import open_gateway
 
@@ -319,6 +320,53 @@ async def test_of_two_gateways_on_one_database_one_watches_and_the_other_takes_o
             await until(second, lambda now: now.keys() == {"maps", "clock"})
 
     assert cluster.lists == 2
+
+
+class Turns:
+    """A gateway that has its turn to watch when the test says so."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self.is_mine = True
+        self.was_refused = anyio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._gateway, name)
+
+    @asynccontextmanager
+    async def take_turn(self, _: str, *, viewer: Viewer) -> AsyncIterator[bool]:
+        if not self.is_mine:
+            self.was_refused.set()
+        yield self.is_mine
+
+
+async def test_a_turn_that_comes_again_withdraws_nothing_that_the_other_gateway_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two turns of a gateway another one has registered a server, which a person approved."""
+    monkeypatch.setattr(server_watch, "_TURN_S", 0.2)
+    async with serving(Cluster()) as cluster:
+        cluster.put(mcp_server("notes", NOTES))
+        settings = settings_of(cluster, tmp_path)
+        watch = settings.kubernetes.watch
+        assert watch is not None
+        with anyio.fail_after(SOON_S):
+            async with open_gateway(settings, serves=True) as gateway, Background() as background:
+                turns = Turns(gateway)
+                background.start(lambda: server_watch._take_turns(cast("Gateway", turns), watch, 0.01))
+                await until(gateway, lambda now: now.keys() == {"notes"})
+                turns.is_mine = False
+                await turns.was_refused.wait()
+                cluster.delete("notes")
+                cluster.put(mcp_server("clock", CLOCK))
+                await server_watch.ClusterServers(gateway, watch, ClusterApi(watch))._read()
+                await gateway.decide("clock", "approve", viewer=LOCAL_USER)
+                turns.is_mine = True
+                cluster.put(mcp_server("maps", NOTES.replace("notes", "maps")))
+                await until(gateway, lambda now: "maps" in now)
+                case = await gateway.case("clock", viewer=LOCAL_USER)
+    assert case.state == "approved"
+    assert "withdrawn" not in [entry.kind for entry in case.log]
 
 
 async def test_a_change_of_the_settings_is_taken_over(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ class ServerPlacement:
 
     def hand_over_idle(self) -> bool:
         """End the instances that no request uses, so that another replica takes them; whether any is left."""
-        for name, found in list(self.local.items()):
+        for found in list(self.local.values()):
             connection = found.connection
             if connection is None or not connection.alive or connection.under_way:
                 continue
@@ -179,19 +179,23 @@ class ServerPlacement:
 
     async def _heard_notice(self, request: ReplicaRequest) -> dict[str, Any]:
         for link in request.body["links"]:
-            if (heard := self._notices.get(link)) is not None:
+            if self._is_of(request.sender, link) and (heard := self._notices.get(link)) is not None:
                 heard(notice_of(request.body["notice"]))
         return {}
 
+    def _is_of(self, owner: str, link: str) -> bool:
+        return (connection := self._links.get(link)) is not None and connection.owner == owner
+
     async def _heard_end(self, request: ReplicaRequest) -> dict[str, Any]:
         for link in request.body["links"]:
-            if (connection := self._links.get(link)) is not None:
+            if self._is_of(request.sender, link) and (connection := self._links.get(link)) is not None:
                 connection.end(request.body["reason"])
         return {}
 
     async def _heard_subscription(self, request: ReplicaRequest) -> dict[str, Any]:
         body = request.body
-        if (connection := self._links.get(body["link"])) is not None:
+        connection = self._links.get(body["link"])
+        if connection is not None and connection.owner == request.sender:
             connection.subscription_ended(body["subscription"], body["reason"])
         return {}
 

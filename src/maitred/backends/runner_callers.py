@@ -27,6 +27,10 @@ log = structlog.get_logger(__name__)
 _MOST_REMEMBERED: Final = 1_024
 _MOST_QUEUED: Final = 10_000
 _MOST_AT_ONCE: Final = 100
+_MOST_WAITING: Final = 1_000
+"""Messages for one caller that does not read them; more are dropped."""
+_STUCK_S: Final = 60.0
+_CATCH_UP_S: Final = 5.0
 _INTERNAL_ERROR: Final = -32603
 
 
@@ -35,50 +39,100 @@ class CallersHere:
 
     def __init__(self, replicas: Replicas) -> None:
         self._numbers = count(1)
-        self._calls: dict[str, Caller] = {}
-        self._clients: LRUCache[str, Caller] = LRUCache(_MOST_REMEMBERED)
+        self._replicas = replicas
+        self._calls: dict[str, tuple[str, Caller]] = {}
+        self._clients: LRUCache[tuple[str, str], Caller] = LRUCache(_MOST_REMEMBERED)
+        self._inboxes: dict[tuple[str, str], _Inbox] = {}
         replicas.register("caller.ask", self._ask)
         replicas.register("caller.hear", self._hear)
 
     @contextmanager
-    def calling(self, caller: Caller) -> Iterator[str]:
-        """Name a call while it is forwarded."""
+    def calling(self, caller: Caller, owner: str) -> Iterator[str]:
+        """Name a call while it is forwarded to a replica, which alone may speak to its caller."""
         call = str(next(self._numbers))
-        self._calls[call] = caller
+        self._calls[call] = (owner, caller)
         if not caller.takes_rounds:
-            self._clients[caller.key] = client_of(caller)
+            self._clients[owner, caller.key] = client_of(caller)
         try:
             yield call
         finally:
             del self._calls[call]
+            if (inbox := self._inboxes.pop((owner, call), None)) is not None:
+                inbox.scope.cancel()
+
+    async def caught_up(self, call: str, owner: str) -> None:
+        """Wait a while until the caller has got the messages that came before the answer."""
+        if (inbox := self._inboxes.get((owner, call))) is not None:
+            with anyio.move_on_after(_CATCH_UP_S):
+                await inbox.is_empty.wait()
 
     def forget(self, key: str) -> None:
         """Forget a client that has gone."""
-        self._clients.pop(key, None)
+        for place in [place for place in self._clients if place[1] == key]:
+            self._clients.pop(place, None)
 
-    def _caller(self, body: Mapping[str, Any]) -> Caller | None:
-        return self._calls.get(body["call"]) or self._clients.get(body["key"])
+    def _caller(self, body: Mapping[str, Any], owner: str) -> Caller | None:
+        running = self._calls.get(body["call"])
+        if running is not None and running[0] == owner:
+            return running[1]
+        return self._clients.get((owner, body["key"]))
 
     async def _ask(self, request: ReplicaRequest) -> Mapping[str, Any]:
         body = request.body
-        caller = self._caller(body)
+        caller = self._caller(body, request.sender)
         if caller is None:
             raise CallerRefusedError(_INTERNAL_ERROR, "the request has ended, and its client is gone")
         return {"result": await caller.ask(body["method"], body["params"])}
 
     async def _hear(self, request: ReplicaRequest) -> Mapping[str, Any]:
+        """Queue messages for each caller, so that a client that does not read keeps up no other."""
         for message in request.body["messages"]:
-            caller = self._caller(message)
+            caller = self._caller(message, request.sender)
             if caller is None:
                 continue
-            match message["what"]:
-                case "progress":
-                    await caller.progress(*message["values"])
-                case "log":
-                    await caller.log(message["params"], late=message["late"])
-                case "notify":
-                    await caller.notify(message["method"], message["params"])
+            of_call = message["call"] in self._calls
+            place = request.sender, message["call"] if of_call else f"client {message['key']}"
+            if (inbox := self._inboxes.get(place)) is None:
+                inbox = self._inboxes[place] = _Inbox()
+                self._replicas.start(self._pass_on, place, inbox)
+            if len(inbox.messages) < _MOST_WAITING:
+                inbox.messages.append((caller, message))
         return {}
+
+    async def _pass_on(self, place: tuple[str, str], inbox: "_Inbox") -> None:
+        with inbox.scope:
+            while inbox.messages:
+                caller, message = inbox.messages.popleft()
+                try:
+                    with anyio.fail_after(_STUCK_S):
+                        await _say(caller, message)
+                except TimeoutError:
+                    log.info("a client does not read what a server sends it")
+                    break
+                except Exception:  # of one client, or of another version; the next message goes on
+                    log.exception("a message of a server did not reach its client")
+        inbox.is_empty.set()
+        if self._inboxes.get(place) is inbox:
+            del self._inboxes[place]
+
+
+class _Inbox:
+    """Messages for one caller; `is_empty` is set when all have reached it, and `scope` ends that."""
+
+    def __init__(self) -> None:
+        self.messages: deque[tuple[Caller, Mapping[str, Any]]] = deque()
+        self.scope = anyio.CancelScope()
+        self.is_empty = anyio.Event()
+
+
+async def _say(caller: Caller, message: Mapping[str, Any]) -> None:
+    match message["what"]:
+        case "progress":
+            await caller.progress(*message["values"])
+        case "log":
+            await caller.log(message["params"], late=message["late"])
+        case "notify":
+            await caller.notify(message["method"], message["params"])
 
 
 class CallerMessages:

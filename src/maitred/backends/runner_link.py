@@ -168,8 +168,12 @@ class LinkedConnection:
 
     async def _ask_for(self, what: str, body: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """Ask for a caller, whom the server may ask meanwhile."""
-        with self._callers.calling(caller) as call:
-            return dict((await self._ask(what, body | {"caller": caller_form(caller, call)}))["result"])
+        with self._callers.calling(caller, self.owner) as call:
+            try:
+                answer = await self._ask(what, body | {"caller": caller_form(caller, call)})
+            finally:
+                await self._callers.caught_up(call, self.owner)
+            return dict(answer["result"])
 
     async def _ask(self, what: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Forward one request.

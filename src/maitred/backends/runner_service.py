@@ -79,8 +79,8 @@ class RunnerService:
             raise
 
     async def _hand_over(self) -> None:
-        """Let other replicas take the servers, each as soon as no call uses it; returns when all are given."""
-        while self._placement.hand_over_idle():
+        """Let other replicas take the servers, each once no call uses it; returns when all are given."""
+        while self._placement.hand_over_idle():  # noqa: ASYNC110  # calls end in many ways
             await anyio.sleep(_LOOK_S)
 
     async def _leave(self, request: ReplicaRequest) -> Mapping[str, Any]:

@@ -10,7 +10,10 @@ LEASE_S: Final = 15.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LiveReplica:
-    """A live replica; one that is ending has the role `draining`. `address` is where the others reach it, such as `http://10.0.0.7:8420`."""
+    """A live replica; one that is ending has the role `draining`.
+
+    `address` is where the others reach it, such as `http://10.0.0.7:8420`.
+    """
 
     id: str
     role: ReplicaRole | Literal["draining"]

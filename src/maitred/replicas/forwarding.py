@@ -6,7 +6,7 @@ Who gives up a request closes its connection, and the other replica cancels what
 
 import json
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +39,11 @@ _CONNECT_S: Final = 3.0
 _IDLE_S: Final = 20.0
 _OK: Final = 200
 _REFUSED: Final = 401
+_SIGNATURE_CHARS: Final = 64
+_PING: Final = "ping"
+_PING_S: Final = 5.0
+"""How often a replica is asked whether it is there, while requests wait for it, and how long it may take."""
+_MOST_SILENT: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +68,10 @@ def reachable(address: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
 
 
+async def _answer_ping(_: "ReplicaRequest") -> Mapping[str, Any]:
+    return {}
+
+
 Handler = Callable[[ReplicaRequest], Awaitable[Mapping[str, Any]]]
 
 
@@ -84,6 +93,8 @@ class Replicas:
         self._background = Background()
         self._client: httpx2.AsyncClient | None = None
         self._waiting: dict[str, set[anyio.CancelScope]] = {}
+        self._probed: set[str] = set()
+        self._handlers[_PING] = _answer_ping
         self._answering = 0
         self._drained = anyio.Event()
         self.on_drain: list[Callable[[], Awaitable[None]]] = []
@@ -185,11 +196,46 @@ class Replicas:
         with anyio.CancelScope() as scope:
             waiting = self._waiting.setdefault(replica, set())
             waiting.add(scope)
+            if replica not in self._probed and self._background.is_open:
+                self._probed.add(replica)
+                self._background.start(self._probe, there)
             try:
                 return await self._send(there, sent)
             finally:
                 waiting.discard(scope)
         raise ReplicaGoneError(replica, "it has not been heard of for too long")
+
+    async def _probe(self, there: LiveReplica) -> None:
+        """Give up the requests to a replica that is silent, though it still renews its lease."""
+        silent = 0
+        try:
+            while self._waiting.get(there.id):
+                await anyio.sleep(_PING_S)
+                if not self._waiting.get(there.id):
+                    return
+                silent = 0 if await self._is_heard(there) else silent + 1
+                if silent >= _MOST_SILENT:
+                    log.warning("a replica is silent", replica=there.id, address=there.address)
+                    self._give_up(frozenset({there.id}))
+                    return
+        finally:
+            self._probed.discard(there.id)
+
+    async def _is_heard(self, there: LiveReplica) -> bool:
+        """Whether anything comes back from a replica, also that it refuses the connection."""
+        begun = anyio.current_time()
+        with anyio.move_on_after(_PING_S):
+            try:
+                await self._send(there, json.dumps({"kind": _PING, "viewer": None, "body": {}}).encode())
+            except MaitredError:
+                return anyio.current_time() - begun < min(_PING_S, _CONNECT_S)
+            return True
+        return False
+
+    def start(self, function: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> None:
+        """Run a coroutine function in the background of this replica, if that is open."""
+        if self._background.is_open:
+            self._background.start(function, *args)
 
     def tell(self, replica: str, kind: str, body: Mapping[str, Any]) -> None:
         """Send a request soon; nothing waits for its answer, and a failure is logged."""
@@ -224,7 +270,8 @@ class Replicas:
     async def _send(self, there: LiveReplica, sent: bytes) -> dict[str, Any]:
         import httpx2  # noqa: PLC0415  # a gateway that is alone needs none
 
-        headers = {HEADER: self._tokens.make(there.id, sent), "Content-Type": "application/json"}
+        token = self._tokens.make(there.id, sent)
+        headers = {HEADER: token, "Content-Type": "application/json"}
         try:
             answer = await self._client_for_all().post(there.address + PATH, content=sent, headers=headers)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
@@ -233,14 +280,19 @@ class Replicas:
         except httpx2.HTTPError as error:
             why = f"the connection to it was lost: {error or type(error).__name__}"
             raise ReplicaGoneError(there.id, why) from error
-        return self._answer_of(there, answer)
+        return self._answer_of(there, answer, token)
 
-    def _answer_of(self, there: LiveReplica, answer: "httpx2.Response") -> dict[str, Any]:
+    def _answer_of(self, there: LiveReplica, answer: "httpx2.Response", token: str) -> dict[str, Any]:
         if answer.status_code == _REFUSED:  # before the request was read
             raise ReplicaGoneError(there.id, f"it refused the request: {answer.text[:400]}", unread=True)
         if answer.status_code != _OK:
             raise ReplicaError(there.id, f"it answered with status {answer.status_code}")
-        wire = json.loads(answer.content)
+        signature, body = answer.content[:_SIGNATURE_CHARS], answer.content[_SIGNATURE_CHARS:]
+        try:
+            self._tokens.check_answer(token, signature, body)
+        except InternalTokenError as error:
+            raise ReplicaError(there.id, f"its answer is refused: {error}") from error
+        wire = json.loads(body)
         if "error" in wire:
             raise error_from_wire(there.id, wire["error"])
         return dict(wire["answer"])
@@ -279,7 +331,7 @@ class Replicas:
         return self._tokens.check(token)
 
     async def answer(self, claims: InternalClaims, sent: bytes) -> bytes:
-        """Answer a request of another replica.
+        """Answer a request of another replica; the answer begins with its signature.
 
         Raises:
             InternalTokenError: The token was made for another body.
@@ -300,7 +352,8 @@ class Replicas:
             answer = {"error": error_to_wire(error)}
         finally:
             self._answering -= 1
-        return json.dumps(answer, separators=(",", ":")).encode()
+        body = json.dumps(answer, separators=(",", ":")).encode()
+        return self._tokens.sign_answer(claims.nonce, body) + body
 
     async def _handle(self, request: ReplicaRequest) -> Mapping[str, Any]:
         handler = self._handlers.get(request.kind)

@@ -92,6 +92,20 @@ class InternalTokens:
             sender=claims["iss"], digest=claims["sha256"], nonce=claims["jti"], expires=expires
         )
 
+    def sign_answer(self, nonce: str, answer: bytes) -> bytes:
+        """A signature of the answer to the request whose token has this nonce."""
+        return self._sign(f"answer {nonce} {hashlib.sha256(answer).hexdigest()}").hex().encode()
+
+    def check_answer(self, token: str, signature: bytes, answer: bytes) -> None:
+        """Check that a replica with the key answers the request with this token, which this one made.
+
+        Raises:
+            InternalTokenError: It comes from something else at that address.
+        """
+        nonce = _claims_of(token.partition(".")[0])["jti"]
+        if not hmac.compare_digest(signature, self.sign_answer(nonce, answer)):
+            raise InternalTokenError("what answers there is no replica with this MAITRED_KEY")
+
     def _use(self, nonce: str, expires: int, now: float) -> None:
         while self._order and self._used[self._order[0]] <= now:
             del self._used[self._order.popleft()]

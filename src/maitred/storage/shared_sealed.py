@@ -2,8 +2,8 @@
 
 Values and messages are encrypted and authenticated (AES-SIV) with a key that derives from `MAITRED_KEY`, and
 keys of values are digests. So a role of the database that may only listen, or another user of a Valkey,
-hears no session id and no answer of a person. Counters and rate limits are not sealed. A value or message that
-was not sealed with the key counts as none.
+hears no session id and no answer of a person. Counters and rate limits are not sealed. A value or message
+that was not sealed with the key counts as none.
 """
 
 import base64

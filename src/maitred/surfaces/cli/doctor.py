@@ -102,9 +102,8 @@ def doctor(
         show_required(found.required)
     has_browser_fault = any(one.fault for one in browsers if one.server)
     has_stream_fault = any(is_fault for _, is_fault in found.streams.values())
-    has_fault = (
-        has_browser_fault or has_stream_fault or bool(cluster[1]) or not all(one["ok"] for one in findings)
-    )
+    has_fault = has_browser_fault or has_stream_fault or cluster[1]
+    has_fault = has_fault or not all(one["ok"] for one in findings)
     if require:  # a project that needs these need not mend all else
         has_fault = not all(one["ok"] for one in found.required)
     if catalog["fault"] or has_fault:

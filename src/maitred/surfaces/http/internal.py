@@ -54,7 +54,7 @@ class InternalEndpoint:
         except Exception:  # a handler is code of any feature; the sender hears that it failed
             log.exception("a request of another replica failed")
             return Refusal(500, "failed", "the request failed; the log of this replica says why")
-        return Response(body, media_type="application/json")
+        return Response(body, media_type="application/octet-stream")
 
 
 class _TooLargeError(Exception):

@@ -93,10 +93,10 @@ async def serve_http(
 ) -> None:
     """Serve until `stop` is set; `ready` is called with the address once the server accepts requests.
 
-    Then `draining` is called, and it serves for `unready_s` more, so that a load balancer hears of it, and until `is_idle`, so that
-    what waits for further requests gets them. After `ending`, which ends streams that would stay open, it
-    takes no connection more, and waits for requests under way until `drain_s` have gone by in all. `held` is
-    a socket that listens already, on which it serves instead of one of its own.
+    Then `draining` is called, and it serves for `unready_s` more, so that a load balancer hears of it, and
+    until `is_idle`, so that what waits for further requests gets them. After `ending`, which ends streams
+    that would stay open, it takes no connection more, and waits for requests under way until `drain_s` have
+    gone by in all. `held` is a socket that listens already, on which it serves instead of one of its own.
 
     Raises:
         ConfigError: The address is refused, or cannot be bound.

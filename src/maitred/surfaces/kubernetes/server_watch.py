@@ -71,8 +71,10 @@ async def _take_turns(gateway: "Gateway", watch: McpServerWatch, again_s: float)
     """Watch whenever no other process does; never returns."""
     from maitred.surfaces.kubernetes.cluster_api import ClusterApi, ClusterError  # noqa: PLC0415  # HTTP client
 
-    servers, said = ClusterServers(gateway, watch, ClusterApi(watch)), ""
+    servers, said, is_mine = ClusterServers(gateway, watch, ClusterApi(watch)), "", False
     while True:
+        if not is_mine:  # another process may have had the turn since
+            servers.forget()
         reason, is_mine = "", False
         try:
             async with gateway.take_turn(_JOB, viewer=CLUSTER) as is_mine:
@@ -83,7 +85,7 @@ async def _take_turns(gateway: "Gateway", watch: McpServerWatch, again_s: float)
                         if anyio.current_time() - began_at < _SHORT_S:
                             await anyio.sleep(again_s)
         except (ClusterError, MaitredError) as error:
-            servers.forget()
+            servers.read_again()
             reason = f"the API of the cluster: {error}" if isinstance(error, ClusterError) else str(error)
         said = "" if servers.has_read else said
         if reason and reason != said:
@@ -106,9 +108,15 @@ class ClusterServers:
         self.has_read = False
         """Whether the list was read since its owner set this to false."""
 
-    def forget(self) -> None:
+    def read_again(self) -> None:
         """Read the list again next time, since a part of it was not heard or not registered."""
         self._version = ""
+
+    def forget(self) -> None:
+        """Begin anew: another process has registered and withdrawn servers meanwhile."""
+        self._version = ""
+        self._names.clear()
+        self._taken.clear()
 
     async def follow(self) -> None:
         """Register what there is, and then what changes, until the cluster ends the watch.
