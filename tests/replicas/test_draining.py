@@ -65,3 +65,13 @@ async def test_a_server_that_is_being_started_is_not_given_away(open_replica: Op
 def gone_from(replica: OwnReplica) -> None:
     for heard in replica.replicas.membership.on_gone:
         heard(frozenset({"other"}))
+
+
+async def test_without_another_replica_servers_go_on_until_the_end(open_replica: OpenReplica) -> None:
+    """A single gateway answers its clients while a load balancer turns away from it."""
+    async with open_replica(servers={"s": SHARED}) as one:
+        await know_each_other(one)
+        before = await where(one)
+        one.replicas.drain()
+        assert one.replicas.is_drained
+        assert await where(one) == before

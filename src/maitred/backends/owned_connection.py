@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from maitred.backends.base import Caller, Connection
+from maitred.backends.runner_link import READING_TASKS
 from maitred.errors import ConnectionLostError, ReplicaError
 from maitred.model.tools import ToolCall
 
@@ -46,7 +47,7 @@ class OwnedConnection:
         self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
     ) -> dict[str, Any]:
         """See `Connection`."""
-        with self._passing(changes=False):
+        with self._passing(changes=method not in READING_TASKS):
             return await self._connection.ask_about_task(method, params, timeout_s=timeout_s, caller=caller)
 
     @contextmanager

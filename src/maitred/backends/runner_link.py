@@ -20,7 +20,8 @@ from maitred.model.tools import ToolCall
 from maitred.replicas.forwarding import Replicas
 
 _LEAVE_S: Final = 2.0
-_READING: Final = frozenset({"tasks/get", "tasks/result", "tasks/list"})
+READING_TASKS: Final = frozenset({"tasks/get", "tasks/result", "tasks/list"})
+"""The requests about a task that change nothing."""
 
 
 class LinkSubscription:
@@ -129,7 +130,7 @@ class LinkedConnection:
     ) -> dict[str, Any]:
         """Have a task asked about; see `Connection`."""
         body = {"method": method, "params": dict(params), "timeout_s": timeout_s}
-        return await self._ask_for("task", body | {"reads": method in _READING}, caller)
+        return await self._ask_for("task", body | {"reads": method in READING_TASKS}, caller)
 
     def forget(self, key: str) -> None:
         """Have a client forgotten that has gone; see `Connection`."""
@@ -165,6 +166,8 @@ class LinkedConnection:
             self.end("this replica needs it no more")
             with anyio.move_on_after(_LEAVE_S, shield=True), suppress(MaitredError):
                 await self._replicas.forward(self.owner, "server.leave", {"link": self.id})
+        elif self._replicas.membership.get(self.owner) is not None:  # it may not know that the link has ended
+            self._replicas.tell(self.owner, "server.leave", {"link": self.id})
 
     async def _ask_for(self, what: str, body: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """Ask for a caller, whom the server may ask meanwhile."""

@@ -36,6 +36,7 @@ PATH: Final = "/internal/v1/forward"
 HEADER: Final = "X-Maitred-Internal"
 """The header with the internal token."""
 _CONNECT_S: Final = 3.0
+_AGAIN_S: Final = 0.5
 _IDLE_S: Final = 20.0
 _OK: Final = 200
 _REFUSED: Final = 401
@@ -70,6 +71,11 @@ def reachable(address: str) -> str:
 
 async def _answer_ping(_: "ReplicaRequest") -> Mapping[str, Any]:
     return {}
+
+
+def _to_bytes(wire: Mapping[str, Any]) -> bytes:
+    """JSON without escapes: a message must not grow by them, since its size is limited at the other end."""
+    return json.dumps(wire, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 Handler = Callable[[ReplicaRequest], Awaitable[Mapping[str, Any]]]
@@ -146,21 +152,31 @@ class Replicas:
             self._background.start(self.membership.keep_up, lambda: self._own)
 
     def drain(self) -> None:
-        """Begin to end: no server is placed here any more, and those that run here go to other replicas."""
-        if self.is_member and self._own.role != "draining":
-            self._own = replace(self._own, role="draining")
-            self.membership.hurry()
+        """Begin to end: no server is placed here any more, and those that run here go to other replicas.
+
+        Without another replica that runs servers, all goes on until there is one.
+        """
+        if self.is_member and self._background.is_open:
             self._background.start(self._drain)
 
     async def _drain(self) -> None:
+        while not self._is_replaceable:  # noqa: ASYNC110  # a look at the table sets no event
+            await anyio.sleep(_AGAIN_S)
+        self._own = replace(self._own, role="draining")
+        self.membership.hurry()
         for function in self.on_drain:
             await function()
         self._drained.set()
 
     @property
+    def _is_replaceable(self) -> bool:
+        return any(one.runs_servers for one in self.membership.live if one.id != self.id)
+
+    @property
     def is_drained(self) -> bool:
         """Whether no other replica needs this one now, after `drain`; a process that is alone needs none."""
-        return not self.is_member or (self._drained.is_set() and not self._answering)
+        is_given = self._drained.is_set() or not self._is_replaceable
+        return not self.is_member or (is_given and not self._answering)
 
     def register(self, kind: str, handler: Handler) -> None:
         """Have requests of a kind answered by a function.
@@ -192,7 +208,7 @@ class Replicas:
             )
         there = await self._find(replica)
         acting = None if viewer is None else viewer_to_wire(viewer)
-        sent = json.dumps({"kind": kind, "viewer": acting, "body": body}, separators=(",", ":")).encode()
+        sent = _to_bytes({"kind": kind, "viewer": acting, "body": body})
         with anyio.CancelScope() as scope:
             waiting = self._waiting.setdefault(replica, set())
             waiting.add(scope)
@@ -226,7 +242,7 @@ class Replicas:
         begun = anyio.current_time()
         with anyio.move_on_after(_PING_S):
             try:
-                await self._send(there, json.dumps({"kind": _PING, "viewer": None, "body": {}}).encode())
+                await self._send(there, _to_bytes({"kind": _PING, "viewer": None, "body": {}}))
             except MaitredError:
                 return anyio.current_time() - begun < min(_PING_S, _CONNECT_S)
             return True
@@ -352,7 +368,7 @@ class Replicas:
             answer = {"error": error_to_wire(error)}
         finally:
             self._answering -= 1
-        body = json.dumps(answer, separators=(",", ":")).encode()
+        body = _to_bytes(answer)
         return self._tokens.sign_answer(claims.nonce, body) + body
 
     async def _handle(self, request: ReplicaRequest) -> Mapping[str, Any]:
