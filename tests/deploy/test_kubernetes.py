@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -66,8 +67,8 @@ def rendered(name: str, folder: Path) -> str:
         values += ["--set", "fleet.valkey=false"] if "postgres" in name else []
         done = chart(*values)
     elif name == "fleet-watch":
-        copy = folder / "kubernetes"
-        shutil.copytree(KUBERNETES, copy, dirs_exist_ok=True)
+        copy = Path(tempfile.mkdtemp(dir=folder)) / "kubernetes"  # the first copy may have been skipped
+        shutil.copytree(KUBERNETES, copy)
         with (copy / "overlays/fleet/kustomization.yaml").open("a", encoding="utf-8") as file:
             file.write(WATCH)
         done = run("kubectl", "kustomize", copy / "overlays/fleet")

@@ -124,7 +124,7 @@ class PlacedBackend(Backend):
         except StoreError as error:
             raise ConnectError(f"this replica cannot take it: {error.reason}") from error
         server = placement.server(name)
-        server.starts += 1  # before anything is awaited: until then nobody gives it back
+        server.starts += 1  # before anything is awaited: until then it is not given back
 
         def heard(notice: Notice) -> None:
             options.on_notice(notice)

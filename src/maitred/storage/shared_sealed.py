@@ -84,9 +84,7 @@ class SealedState(SharedState):
 
     def _refuse(self, what: str) -> None:
         if not self._has_refused:
-            hint = (
-                "give all gateways the same MAITRED_KEY and the right time; else somebody writes to the store"
-            )
+            hint = "give all gateways the same MAITRED_KEY and the right time, if it came from one of them"
             log.warning("what another process shares is refused", what=what, store=self.name, hint=hint)
         self._has_refused = True
 

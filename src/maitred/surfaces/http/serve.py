@@ -80,6 +80,22 @@ async def _drain(settings: Http, is_idle: Callable[[], bool]) -> float:
     return max(_LEAST_S, settings.drain_s - (anyio.current_time() - stopped_at))
 
 
+def _configured(app: ASGIApp, settings: Http) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        log_config=None,
+        timeout_graceful_shutdown=math.ceil(settings.drain_s),
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        ws="none",
+        http=BoundedProtocol,
+        proxy_headers=False,  # nothing here depends on what a proxy says of the client
+    )
+
+
 async def serve_http(
     app: ASGIApp,
     settings: Http,
@@ -102,19 +118,7 @@ async def serve_http(
         ConfigError: The address is refused, or cannot be bound.
     """
     check_address(settings)
-    config = uvicorn.Config(
-        _Answering(app, stop),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        access_log=False,
-        log_config=None,
-        timeout_graceful_shutdown=math.ceil(settings.drain_s),
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        ws="none",
-        http=BoundedProtocol,
-        proxy_headers=False,  # nothing here depends on what a proxy says of the client
-    )
+    config = _configured(_Answering(app, stop), settings)
     server = _Server(config, ready)
 
     async def end() -> None:

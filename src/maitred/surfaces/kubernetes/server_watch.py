@@ -113,7 +113,7 @@ class ClusterServers:
         self._version = ""
 
     def forget(self) -> None:
-        """Begin anew: another process has registered and withdrawn servers meanwhile."""
+        """Begin again: another process has registered and withdrawn servers meanwhile."""
         self._version = ""
         self._names.clear()
         self._taken.clear()
