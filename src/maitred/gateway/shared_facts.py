@@ -11,6 +11,7 @@ from weakref import WeakMethod
 
 import anyio
 import structlog
+from cachetools import LRUCache
 
 from maitred.errors import StoreError
 from maitred.model.access import SHARED_CONNECTION
@@ -25,6 +26,7 @@ Heard = Callable[[str, Scope, object], None]
 """Gets a server, a scope, and its facts on the wire, or `None` if they start again."""
 
 _KEPT_S: Final = 7 * 86_400.0
+_MOST_KNOWN: Final = 10_000
 
 
 class SharedFacts:
@@ -34,7 +36,9 @@ class SharedFacts:
         self._state = state
         self._replica = replica
         self._heard: WeakMethod[Heard] | None = None
-        self._known: dict[str, bytes | None] = {}
+        self._known: LRUCache[str, bytes | None] = LRUCache(_MOST_KNOWN)
+        self._read: LRUCache[tuple[str, Scope], None] = LRUCache(_MOST_KNOWN)
+        self._is_doubtful = False
         self._dropped: dict[tuple[str, Scope], None] = {}
         self._news = anyio.Event()
         state.listen(self._message, self._lost)
@@ -52,6 +56,7 @@ class SharedFacts:
             log.info("facts of other gateways are not known", server=server, reason=error.reason)
             return None
         self._known[key] = data
+        self._read[server, scope] = None
         return begun if data is None else facts_from_wire(json.loads(data), begun)
 
     async def write(self, server: str, scope: Scope, facts: Facts) -> bool:
@@ -76,10 +81,13 @@ class SharedFacts:
         self._news.set()
 
     async def run(self) -> None:
-        """Carry out what `drop` asks for; never returns."""
+        """Carry out what `drop` asks for, and read again what messages may have missed; never returns."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
+            if self._is_doubtful:
+                self._is_doubtful = False
+                await self._read_again()
             while self._dropped:
                 (server, scope), _ = self._dropped.popitem()
                 try:
@@ -102,7 +110,19 @@ class SharedFacts:
             heard(server, (scope[0], scope[1]), said)
 
     def _lost(self) -> None:
-        """Nothing: each call reads the facts before it is made."""
+        """Messages may be lost. Each call reads the facts before it is made, but lists hear of them alone."""
+        self._is_doubtful = True
+        self._news.set()
+
+    async def _read_again(self) -> None:
+        try:
+            for server, scope in list(self._read):
+                data = await self._state.get(_key(server, scope))
+                heard = self._heard() if self._heard is not None else None
+                if data is not None and heard is not None:
+                    heard(server, scope, json.loads(data))
+        except StoreError as error:  # there is a reset when it is back
+            log.info("facts of other gateways are not known", reason=error.reason)
 
 
 def is_known_everywhere(scope: Scope) -> bool:
