@@ -234,8 +234,7 @@ class SharedSessions(Sessions):
     async def take_answer(self, session: Session, message: Mapping[str, Any]) -> None:
         """Take the answer to a question, or pass it on to the gateway that asked."""
         asker, _, _ = str(message.get("id", "")).rpartition(".")
-        others = {one.id for one in self._replicas.membership.live} - {self._stubs.replica}
-        if session.questions.settle(message) or asker not in others:
+        if session.questions.settle(message) or asker in ("", self._stubs.replica):
             return
         try:
             await self._replicas.forward(asker, _ANSWER, {"session": session.id, "message": message})
