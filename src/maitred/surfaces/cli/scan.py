@@ -21,6 +21,7 @@ from maitred.surfaces.cli.console import (
     echo,
     err,
     in_json,
+    may_configure,
     out,
     read_input,
     run,
@@ -80,6 +81,7 @@ def scan(
     """Scan what servers publish for orders to a model; exits with 1 if a gateway would withhold any of it."""
     from maitred.surfaces.cli import scan_verdicts as views  # noqa: PLC0415  # as above
 
+    may_configure(config)  # a server that is scanned is started or reached, with what the configuration has
     sources = _sources(targets or [], command, config, is_answer=answer)
     if not sources:
         raise ConfigError("scan", ["names nothing to scan: give a file, an address, a server or --command"])
