@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 from tests.support.pages import House, house
+from tests.support.waiting import eventually
 from tests.support.web_site import Site
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin, Subprotocol
@@ -34,6 +35,7 @@ async def dialed_house(
 ) -> AsyncIterator[House]:
     """A gateway without any browser; a site has its address and the module, as the server of an app has."""
     async with house(folder, None, pages, more) as one:
+        await eventually(file_of(folder).exists)  # of servers that are known it listens a moment later
         if web is not None:
             web.pages["/maitred.js"] = dial_in_module()
             web.pages["/maitred.json"] = file_of(folder).read_text()
