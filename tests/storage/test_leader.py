@@ -25,15 +25,28 @@ class Clock:
         return self.now
 
 
+class SeenJobs(Jobs):
+    """Jobs that say once they have tried to take one."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.tried = anyio.Event()
+
+    async def _take(self, name: str) -> Fence | None:
+        taken = await super()._take(name)
+        self.tried.set()
+        return taken
+
+
 async def test_only_one_process_does_a_job_and_the_next_gets_a_higher_number(
     database: Database, other: Database
 ) -> None:
     """Another job is another matter; whoever may wait gets it as soon as it is free."""
-    one, two = Jobs(database), Jobs(other)
+    one, two, waiting = Jobs(database), Jobs(other), SeenJobs(other)
     numbers: list[int] = []
 
     async def wait() -> None:
-        async with two.run("tiers", wait_s=math.inf) as fence:
+        async with waiting.run("tiers", wait_s=math.inf) as fence:
             assert fence is not None
             assert fence.has_waited
             numbers.append(fence.number)
@@ -45,7 +58,7 @@ async def test_only_one_process_does_a_job_and_the_next_gets_a_higher_number(
             assert another is not None
             numbers.append(fence.number)
             background.start(wait)
-            await anyio.lowlevel.checkpoint()
+            await eventually(waiting.tried.is_set)
         await eventually(lambda: len(numbers) == 2)
     assert numbers == [1, 2]
 
