@@ -200,7 +200,7 @@ async def _open_sessions(port: int, count: int) -> AsyncIterator[None]:
             async for _ in wire.notices():
                 if not opened.done():
                     opened.set_result(None)
-        except Exception as error:  # noqa: BLE001  # whoever opens them hears of it
+        except Exception as error:  # noqa: BLE001  # the task that opens them raises it
             if not opened.done():
                 opened.set_exception(error)
 

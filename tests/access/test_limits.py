@@ -1,5 +1,6 @@
 """How much a principal may call: refused calls say when to come back, on every surface, and take nothing."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ from starlette.responses import PlainTextResponse
 from tests.access.house import opened, settings_of
 from tests.support.viewers import agent
 
+from maitred.access.rate_limit import LimitReached, RateLimits, TeamLimits
+from maitred.access.shared_limits import SharedLimiter
 from maitred.backends.base import NOT_ASKED
 from maitred.config.settings import AccessSettings
 from maitred.errors import BusyError
 from maitred.gateway import Gateway
 from maitred.model.tools import ToolCall
+from maitred.storage.shared_state import Allowance, MemoryState, Shortage
 from maitred.surfaces.http.app import application
 from maitred.surfaces.mcp.server import McpSurface
 
@@ -71,3 +75,31 @@ async def test_only_so_many_calls_run_at_once_those_inside_chains_included(tmp_p
     assert not both.ok
     assert "1 of 1 calls of 'ann' are running" in both.text
     assert [answer["content"][0]["text"] for answer in after] == 3 * ["files/read_note"]
+
+
+class CountedState(MemoryState):
+    """A state of several gateways that counts how often it is asked for a call."""
+
+    is_shared = True
+    asked = 0
+
+    async def admit(self, allowances: Sequence[Allowance], holder: str) -> Shortage | None:
+        """Count it."""
+        self.asked += 1
+        return await super().admit(allowances, holder)
+
+
+async def test_a_caller_without_limits_costs_the_shared_store_nothing() -> None:
+    """Though others have some."""
+    state = CountedState()
+    limiter = SharedLimiter(state, lambda: 2)
+    team = TeamLimits(name="shop", limits=RateLimits(at_once=1))
+    free = await limiter.enter("ann", RateLimits(), team=TeamLimits(name="desk", limits=RateLimits()))
+    assert not isinstance(free, LimitReached)
+    await limiter.leave(free)
+    assert state.asked == 0
+    held = await limiter.enter("ben", RateLimits(), team=team)
+    assert not isinstance(held, LimitReached)
+    assert isinstance(await limiter.enter("eve", RateLimits(), team=team), LimitReached)
+    await limiter.leave(held)
+    assert state.asked == 2

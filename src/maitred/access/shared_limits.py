@@ -50,6 +50,8 @@ class SharedLimiter:
         if team is not None:
             who.append((f"team:{team.name}", f"the team {team.name!r}", team.limits))
         counted = [one for one in who if one[2].is_set]
+        if not counted:  # only teams or other principals have limits
+            return SharedPermit(keys=(), holder="")
         allowances = [_allowance(key, own) for key, _, own in counted]
         holder = f"{self._own}:{next(self._numbers)}"
         try:

@@ -50,10 +50,8 @@ class PostgresListener:
                 connection = await psycopg.AsyncConnection.connect(self._text, autocommit=True)
                 try:
                     await self._follow(connection)
-                finally:
-                    with anyio.CancelScope(
-                        shield=True
-                    ):  # psycopg does not close it where a task is cancelled
+                finally:  # also where a task is cancelled, which psycopg does not do by itself
+                    with anyio.CancelScope(shield=True):
                         await connection.close()
             except psycopg.Error as error:
                 self._note(redact(str(error).strip().partition("\n")[0]))

@@ -87,22 +87,22 @@ def doctor(
     findings, catalog = found.servers, found.catalog
     cages = run(lambda: look_at_cages(settings))
     browsers = run(lambda: look_at_browsers(settings))
-    cluster = run(lambda: _look_at_cluster(settings))
+    state, is_bad = run(lambda: _look_at_cluster(settings))
     findings = [_with_browser(_with_way(finding, settings), browsers) for finding in findings]
     if as_json:
-        told, is_bad = cluster
-        about = {"kubernetes": {"ok": not is_bad, "told": told} if told else None}
+        about = {"kubernetes": {"ok": not is_bad, "told": state} if state else None}
         print_json(_as_json(settings, found, findings, cages, browsers) | about)
     else:
         _show_gateway(settings, found)
         _show_cages(cages)
         _show_browsers(browsers)
-        _show_cluster(*cluster)
+        if state:
+            (out.print if is_bad else out.note)(Text(f"kubernetes: {state}"))
         _show(findings, found.elapsed_s)
         show_required(found.required)
     has_browser_fault = any(one.fault for one in browsers if one.server)
     has_stream_fault = any(is_fault for _, is_fault in found.streams.values())
-    has_fault = has_browser_fault or has_stream_fault or cluster[1]
+    has_fault = has_browser_fault or has_stream_fault or is_bad
     has_fault = has_fault or not all(one["ok"] for one in findings)
     if require:  # a project that needs these need not mend all else
         has_fault = not all(one["ok"] for one in found.required)
@@ -248,11 +248,6 @@ async def _look_at_cluster(settings: Settings) -> tuple[str, bool]:
     from maitred.surfaces.kubernetes.cluster_api import describe_cluster  # noqa: PLC0415  # HTTP client
 
     return await describe_cluster(settings.kubernetes.watch)
-
-
-def _show_cluster(told: str, is_fault: bool) -> None:  # the two parts of one value
-    if told:
-        (out.print if is_fault else out.note)(Text(f"kubernetes: {told}"))
 
 
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
